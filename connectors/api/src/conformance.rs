@@ -1,0 +1,1 @@
+//! The conformance suite: what every connector must keep.

@@ -1,0 +1,1 @@
+//! spillgate-gateway

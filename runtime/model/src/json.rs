@@ -1,0 +1,151 @@
+//! How exact values become JSON, in one place for every face.
+//!
+//! Rules (contract: HTTP face): integers are numbers while exact in a double (|v| <= 2^53-1) and strings beyond; decimals,
+//! dates, times and timestamps are strings; doubles are numbers, NaN and infinities strings; binary is base64; NULL null.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::datum::Datum;
+use crate::rows::{Cell, Rows};
+use crate::value::Type;
+
+/// The largest integer every reader of JSON holds exactly.
+pub const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+
+/// Appends `{"COLUMN":cell,…}` for each row, with brackets around.
+pub fn write_rows(rows: &Rows, out: &mut Vec<u8>) {
+    let keys: Vec<Vec<u8>> = rows
+        .columns()
+        .iter()
+        .map(|column| {
+            let mut key = Vec::with_capacity(column.name.len() + 4);
+            write_text(&column.name, &mut key);
+            key.push(b':');
+            key
+        })
+        .collect();
+    out.push(b'[');
+    for (index, row) in rows.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
+        for (position, (cell, key)) in row.iter().zip(&keys).enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(key);
+            write_cell(rows, *cell, out);
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+fn write_cell(rows: &Rows, cell: Cell, out: &mut Vec<u8>) {
+    match cell {
+        Cell::Null => out.extend_from_slice(b"null"),
+        Cell::Boolean(value) => write_boolean(value, out),
+        Cell::Integer(value) => write_integer(value, out),
+        Cell::Number(value) => write_number(value, out),
+        Cell::Slice { kind: Type::Binary, .. } => write_binary(rows.slice(cell), out),
+        Cell::Slice { .. } => write_text(rows.text(cell), out),
+    }
+}
+
+/// Appends a tree.
+pub fn write_datum(datum: &Datum, out: &mut Vec<u8>) {
+    match datum {
+        Datum::Null => out.extend_from_slice(b"null"),
+        Datum::Boolean(value) => write_boolean(*value, out),
+        Datum::Integer(value) => write_integer(*value, out),
+        Datum::Number(value) => write_number(*value, out),
+        Datum::Text(text) => write_text(text, out),
+        Datum::Binary(bytes) => write_binary(bytes, out),
+        Datum::List(items) => {
+            out.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_datum(item, out);
+            }
+            out.push(b']');
+        }
+        Datum::Map(entries) => {
+            out.push(b'{');
+            for (index, (key, value)) in entries.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_text(key, out);
+                out.push(b':');
+                write_datum(value, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_boolean(value: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+/// Appends an integer: a number while exact in a double, a string beyond.
+pub fn write_integer(value: i64, out: &mut Vec<u8>) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value).as_bytes();
+    if value.unsigned_abs() <= MAX_SAFE_INTEGER {
+        out.extend_from_slice(digits);
+    } else {
+        out.push(b'"');
+        out.extend_from_slice(digits);
+        out.push(b'"');
+    }
+}
+
+fn write_number(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+    } else if value.is_nan() {
+        out.extend_from_slice(b"\"NaN\"");
+    } else {
+        out.extend_from_slice(if value > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });
+    }
+}
+
+fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0); // the room was made on the line above
+    out.truncate(start + written);
+    out.push(b'"');
+}
+
+/// Appends a JSON string. Runs without a special byte are copied whole.
+pub fn write_text(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut copied = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        if *byte >= 0x20 && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[copied..index]);
+        copied = index + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => {
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(control >> 4)]);
+                out.push(HEX[usize::from(control & 15)]);
+            }
+        }
+    }
+    out.extend_from_slice(&bytes[copied..]);
+    out.push(b'"');
+}
