@@ -136,7 +136,7 @@ mod tests {
         for text in ["64MiB", "1KiB", "17B", "2GiB"] {
             assert_eq!(ByteSize::parse(text).map(|size| size.to_string()).as_deref(), Ok(text));
         }
-        for text in ["800ms", "20s", "5min", "24h", "7d"] {
+        for text in ["800ms", "20s", "5min", "26h", "7d"] {
             assert_eq!(parse_duration(text).map(show_duration).as_deref(), Ok(text));
         }
         assert_eq!(Rate::parse("6000/min").map(|rate| rate.burst), Ok(600));
