@@ -1,4 +1,6 @@
 //! Runs flows: intake, seats, steps, verdicts, reload.
+pub mod intake;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,1 @@
+//! Reads what a caller sent into typed inputs.
