@@ -13,6 +13,7 @@
 //! 6. Nothing a caller may see (`DatabaseError::detail`) names a host, user, connection string or statement.
 //! 7. [`Database::connect`] is the only way to the network: making a [`Database`] touches nothing.
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 mod scrub;
