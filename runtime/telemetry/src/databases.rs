@@ -1,0 +1,120 @@
+//! What is counted per database.
+
+use std::time::Duration;
+
+use crate::instrument::{Counter, Gauge, Histogram};
+use crate::throttle::Throttle;
+
+/// How a statement ended, as a label.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementOutcome {
+    Completed,
+    /// The database refused it.
+    Refused,
+    /// Refused for a passing reason.
+    Passing,
+    LinkLost,
+    /// Ended by the database.
+    Ended,
+    /// Ended by us: deadline or hang-up.
+    Cancelled,
+    /// A value was inexact or too large.
+    UnusableValue,
+    /// The database does not fit the flow (no transactions, failed self-test).
+    Unfit,
+}
+
+impl StatementOutcome {
+    /// Every outcome.
+    pub const ALL: [StatementOutcome; 8] = [
+        StatementOutcome::Completed,
+        StatementOutcome::Refused,
+        StatementOutcome::Passing,
+        StatementOutcome::LinkLost,
+        StatementOutcome::Ended,
+        StatementOutcome::Cancelled,
+        StatementOutcome::UnusableValue,
+        StatementOutcome::Unfit,
+    ];
+    /// The label.
+    pub fn name(self) -> &'static str {
+        match self {
+            StatementOutcome::Completed => "completed",
+            StatementOutcome::Refused => "refused",
+            StatementOutcome::Passing => "passing",
+            StatementOutcome::LinkLost => "link_lost",
+            StatementOutcome::Ended => "ended",
+            StatementOutcome::Cancelled => "cancelled",
+            StatementOutcome::UnusableValue => "unusable_value",
+            StatementOutcome::Unfit => "unfit",
+        }
+    }
+}
+
+/// Counts for one database. Made once per name; outlives reloads.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct DatabaseMetrics {
+    pub(crate) name: Box<str>,
+    /// Most connections.
+    pub seats: Gauge,
+    pub seats_in_use: Gauge,
+    /// Taken until the end of a cancelled statement is known.
+    pub ending: Gauge,
+    pub idle: Gauge,
+    pub waiting: Gauge,
+    pub connects: Counter,
+    /// Counted by [`crate::happened::database_unreachable`].
+    pub connect_failures: Counter,
+    /// Counted by [`crate::happened::statement_cancelled`].
+    pub cancels: Counter,
+    /// Counted by [`crate::happened::seat_lost`].
+    pub lost: Counter,
+    pub wait_seconds: Histogram,
+    pub(crate) statements: [Counter; StatementOutcome::ALL.len()],
+    pub(crate) statement_seconds: Histogram,
+    pub(crate) unreachable: Throttle,
+    pub(crate) failed: Throttle,
+    pub(crate) seat_lost: Throttle,
+    pub(crate) cancelled: Throttle,
+    pub(crate) unfit: Throttle,
+}
+
+impl DatabaseMetrics {
+    pub(crate) fn new(name: &str) -> Self {
+        DatabaseMetrics {
+            name: name.into(),
+            seats: Gauge::default(),
+            seats_in_use: Gauge::default(),
+            ending: Gauge::default(),
+            idle: Gauge::default(),
+            waiting: Gauge::default(),
+            connects: Counter::default(),
+            connect_failures: Counter::default(),
+            cancels: Counter::default(),
+            lost: Counter::default(),
+            wait_seconds: Histogram::default(),
+            statements: Default::default(),
+            statement_seconds: Histogram::default(),
+            unreachable: Throttle::default(),
+            failed: Throttle::default(),
+            seat_lost: Throttle::default(),
+            cancelled: Throttle::default(),
+            unfit: Throttle::default(),
+        }
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Counts a statement that ended.
+    pub fn statement(&self, outcome: StatementOutcome, duration: Duration) {
+        self.statements[outcome as usize].increment();
+        self.statement_seconds.record(duration);
+    }
+    /// Statements that ended this way.
+    pub fn ended(&self, outcome: StatementOutcome) -> u64 {
+        self.statements[outcome as usize].value()
+    }
+}

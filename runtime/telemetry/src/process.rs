@@ -1,0 +1,74 @@
+//! What is counted once per process.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::instrument::{Counter, Gauge};
+use crate::throttle::Throttle;
+use crate::unpoisoned;
+
+/// Counts of the whole process.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ProcessMetrics {
+    pub cache_hits: Counter,
+    pub cache_misses: Counter,
+    pub cache_stale: Counter,
+    pub cache_evictions: Counter,
+    pub cache_bytes: Gauge,
+    /// Set by whoever renders, from the budget itself.
+    pub memory_reserved: Gauge,
+    pub memory_limit: Gauge,
+    pub(crate) access_dropped: Arc<Counter>,
+    pub(crate) log_dropped: Arc<Counter>,
+    pub(crate) spans_failed: Arc<Counter>,
+    pub(crate) reloads_applied: Counter,
+    pub(crate) reloads_refused: Counter,
+    pub(crate) config_version: Mutex<Option<Box<str>>>,
+    pub(crate) started: Instant,
+    pub(crate) call_failed: Throttle,
+}
+
+impl Default for ProcessMetrics {
+    fn default() -> Self {
+        ProcessMetrics {
+            cache_hits: Counter::default(),
+            cache_misses: Counter::default(),
+            cache_stale: Counter::default(),
+            cache_evictions: Counter::default(),
+            cache_bytes: Gauge::default(),
+            memory_reserved: Gauge::default(),
+            memory_limit: Gauge::default(),
+            access_dropped: Arc::default(),
+            log_dropped: Arc::default(),
+            spans_failed: Arc::default(),
+            reloads_applied: Counter::default(),
+            reloads_refused: Counter::default(),
+            config_version: Mutex::default(),
+            started: Instant::now(),
+            call_failed: Throttle::default(),
+        }
+    }
+}
+
+impl ProcessMetrics {
+    /// The configuration that runs.
+    pub fn config_version(&self) -> Option<Box<str>> {
+        unpoisoned(self.config_version.lock()).clone()
+    }
+    /// Reloads that were applied, and that were refused.
+    pub fn reloads(&self) -> (u64, u64) {
+        (self.reloads_applied.value(), self.reloads_refused.value())
+    }
+    /// Access records that were not written.
+    pub fn access_dropped(&self) -> u64 {
+        self.access_dropped.value()
+    }
+}
+
+/// Memory of the process as the system counts it; 0 where it does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
