@@ -1,0 +1,34 @@
+# The recipes. CI calls `make check` and `make test`, nothing else.
+
+CARGO ?= cargo
+# cargo-nextest where it is installed, else cargo's own runner. Both end in a line with counts.
+RUNNER := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run" || echo test)
+# Rules about the code base itself: shape, edges, licences and sources.
+RULES := --test house_rules --test edges --test dependencies
+
+.PHONY: help demo test check bench
+
+help:
+	@echo "make demo    the fleet example on 127.0.0.1:8080, with calls to paste"
+	@echo "make test    installs what the tests need below .test-tools, then runs every test"
+	@echo "make check   format, lints, house rules, licences, documentation"
+	@echo "make bench   the product beside hand-written floors that do the same work"
+
+# A debug build with optimised dependencies: several times faster to build than a release, and fast enough to look at.
+demo:
+	$(CARGO) run --locked --quiet -- demo
+
+test:
+	./deploy/test-tools.sh
+	$(CARGO) $(RUNNER) --workspace --locked --no-fail-fast
+
+# The rules are run over the whole workspace so that nothing is built here that `make test` would build once more.
+# Generated files (schemas, reference, OpenAPI, metric names) are compared by tests of the crates that make them.
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) $(RUNNER) --workspace --locked $(RULES)
+
+bench:
+	./benches/run.sh
