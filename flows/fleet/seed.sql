@@ -1,7 +1,5 @@
 -- 8 depots, 120 customers, 1,000 trucks, 5,000 trips, 20,000 positions, 400 bookings: the same at every run.
--- Trucks 1 to 800 belong to ACME, 801 to 1,000 to BOREAL. Every tenth truck is in the workshop.
-
-BEGIN;
+-- To be run in one transaction after schema.sql. Trucks 1 to 800 belong to ACME, 801 to 1,000 to BOREAL. Every tenth truck is in the workshop.
 
 INSERT INTO DEPOT (ID, CODE, CITY, LAT, LON) VALUES
     (1, 'LYS', 'Lyon',      '45.76404', '4.83566'),
@@ -81,5 +79,3 @@ SELECT I,
        1 + I % 33,
        strftime('%Y-%m-%dT%H:%M:%S', '2026-10-20 08:00:00', '+' || (I * 13) || ' minutes')
 FROM N JOIN TRIP ON TRIP.ID = 2000 + I * 5;
-
-COMMIT;
