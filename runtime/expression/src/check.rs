@@ -58,6 +58,11 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn refuse<T>(&self, place: &IdedExpr, message: impl Into<String>) -> Result<T, ExpressionError> {
+        // A selection stands at its dot: show where its operand starts.
+        let mut place = place;
+        while let Expr::Select(SelectExpr { operand, .. }) = &place.expr {
+            place = operand;
+        }
         let start = self.program.source_info().offset_for(place.id);
         let offset = start.map(|(start, _)| byte_offset(self.text, start as usize));
         Err(ExpressionError { message: message.into(), offset })
@@ -65,15 +70,14 @@ impl<'a> Checker<'a> {
 
     fn walk(&mut self, node: &'a IdedExpr) -> Result<(), ExpressionError> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        let path = path_of(node);
+        if self.depth + path.as_ref().map_or(0, Vec::len) > MAX_DEPTH {
             return self.refuse(node, format!("the expression is nested more than {MAX_DEPTH} deep; use fewer operators in a row"));
         }
-        if let Some(path) = path_of(node) {
-            if !self.variables.contains(&path[0]) {
-                self.read(node, &path)?;
-                self.depth -= 1;
-                return Ok(());
-            }
+        if let Some(path) = path.filter(|path| !self.variables.contains(&path[0])) {
+            self.read(node, &path)?;
+            self.depth -= 1;
+            return Ok(());
         }
         match &node.expr {
             Expr::Ident(name) => self.identifier(node, name)?,
@@ -98,7 +102,9 @@ impl<'a> Checker<'a> {
                 }
             }
             Expr::Literal(_) => {}
-            Expr::Struct(made) => return self.refuse(node, format!("there is no type `{}`; a map is written {{'key': value}}", made.type_name)),
+            Expr::Struct(made) => {
+                return self.refuse(node, format!("there is no type `{}`; a map is written {{'key': value}}", made.type_name));
+            }
             Expr::Unspecified => return self.refuse(node, "the expression could not be read"),
         }
         self.depth -= 1;
@@ -110,7 +116,9 @@ impl<'a> Checker<'a> {
         match path {
             ["input" | "tenant", _, ..] => self.paths.insert(path[..2].join(".")),
             ["steps", _, "rows" | "value" | "error", ..] => self.paths.insert(path[..3].join(".")),
-            ["steps", step, other, ..] => return self.refuse(node, format!("`steps.{step}` has `rows`, `value` and `error`, not `{other}`")),
+            ["steps", step, other, ..] => {
+                return self.refuse(node, format!("`steps.{step}` has `rows`, `value` and `error`, not `{other}`"));
+            }
             ["steps", ..] => return self.refuse(node, "expected `steps.NAME.rows`, `.value` or `.error`"),
             [root @ ("input" | "tenant")] => return self.refuse(node, format!("expected `{root}.NAME`")),
             [name, ..] => return self.refuse(node, format!("unknown name `{name}`: an expression reads `input`, `tenant` and `steps`")),
