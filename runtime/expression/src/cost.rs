@@ -120,11 +120,11 @@ impl<'a> Estimator<'a> {
 
     /// `operand.field` or `operand['field']`.
     fn field(&mut self, operand: &'a IdedExpr, field: &str) -> (u64, Extent<'a>) {
-        if let Expr::Ident(root) = &operand.expr {
-            if let Some(values) = self.scope.root(root) {
-                let value = values.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
-                return (2, value.map_or(Extent::Bound(Shape::default()), Extent::Exact));
-            }
+        if let Expr::Ident(root) = &operand.expr
+            && let Some(values) = self.scope.root(root)
+        {
+            let value = values.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
+            return (2, value.map_or(Extent::Bound(Shape::default()), Extent::Exact));
         }
         let (steps, extent) = self.walk(operand);
         let child = match &extent {
@@ -191,7 +191,7 @@ impl<'a> Estimator<'a> {
 
     fn index(&mut self, operand: &'a IdedExpr, index: &'a IdedExpr) -> (u64, Extent<'a>) {
         match &index.expr {
-            Expr::Literal(LiteralValue::String(key)) => return self.field(operand, key.inner()),
+            Expr::Literal(LiteralValue::String(key)) => self.field(operand, key.inner()),
             Expr::Literal(LiteralValue::Int(position)) => {
                 let (steps, extent) = self.walk(operand);
                 if let Extent::Exact(Datum::List(items)) = extent {
