@@ -16,6 +16,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod exact;
 mod scrub;
 mod statement;
 
@@ -25,7 +26,7 @@ use spillgate_model::{Rows, Value, Work};
 
 pub use error::{DatabaseError, Failure};
 pub use scrub::Scrub;
-pub use statement::{DeclaredColumn, Statement};
+pub use statement::{DeclaredColumn, Shape, Statement};
 
 /// What a session may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
