@@ -1,0 +1,154 @@
+//! The load generator: a closed loop of callers, each with one keep-alive connection, on one thread of this process.
+//!
+//! Invariants
+//! 1. Only calls that end within the window are counted, and latencies are those of exactly these calls.
+//! 2. A reply other than 200 is never a completed call.
+//! 3. CPU times are read at the edges of the window, by another thread than the one that makes the load.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::client::Client;
+use crate::histogram::Histogram;
+use crate::process::{Server, own_cpu};
+
+/// What a round sends.
+#[derive(Clone)]
+pub(crate) struct Load {
+    /// Each caller goes round these, from a place of its own.
+    pub(crate) requests: Arc<[Vec<u8>]>,
+    /// Callers at once.
+    pub(crate) callers: usize,
+    /// Not counted, at the start.
+    pub(crate) warm_up: Duration,
+    /// The window that is counted.
+    pub(crate) window: Duration,
+}
+
+/// What a round measured.
+pub(crate) struct Round {
+    /// Completed calls.
+    pub(crate) completed: u64,
+    /// Calls that failed or were refused.
+    pub(crate) failed: u64,
+    /// Latencies in nanoseconds.
+    pub(crate) latencies: Histogram,
+    /// CPU of the server within the window.
+    pub(crate) server_cpu: Duration,
+    /// CPU of this process within the window.
+    pub(crate) own_cpu: Duration,
+    /// Length of the window.
+    pub(crate) window: Duration,
+}
+
+struct Tally {
+    latencies: Histogram,
+    failed: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    begin: Instant,
+    end: Instant,
+}
+
+impl Round {
+    /// Completed calls a second.
+    pub(crate) fn per_second(&self) -> f64 {
+        self.completed as f64 / self.window.as_secs_f64()
+    }
+    /// Microseconds of the server's CPU for each completed call.
+    pub(crate) fn cpu_micros(&self) -> f64 {
+        self.server_cpu.as_secs_f64() * 1e6 / (self.completed.max(1)) as f64
+    }
+}
+
+/// Runs one round against a server.
+pub(crate) fn run(server: &Server, load: &Load) -> Result<Round> {
+    let begin = Instant::now() + load.warm_up;
+    let window = Window { begin, end: begin + load.window };
+    let (address, callers) = (server.address, load.clone());
+    let generator = std::thread::Builder::new().name("load".into()).spawn(move || call_all(address, &callers, window))?;
+
+    sleep_until(window.begin);
+    let before = (server.cpu()?, own_cpu()?);
+    sleep_until(window.end);
+    let after = (server.cpu()?, own_cpu()?);
+
+    let tally = generator.join().map_err(|_| anyhow::anyhow!("the load generator panicked"))??;
+    Ok(Round {
+        completed: tally.latencies.total(),
+        failed: tally.failed,
+        latencies: tally.latencies,
+        server_cpu: after.0.saturating_sub(before.0),
+        own_cpu: after.1.saturating_sub(before.1),
+        window: load.window,
+    })
+}
+
+fn sleep_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+fn call_all(address: SocketAddr, load: &Load, window: Window) -> Result<Tally> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let callers: Vec<_> = (0..load.callers)
+            .map(|caller| {
+                let first = caller * load.requests.len() / load.callers;
+                tokio::spawn(call_until_end(address, load.requests.clone(), first, window))
+            })
+            .collect();
+        let mut sum = Tally { latencies: Histogram::new(), failed: 0 };
+        for caller in callers {
+            let tally = caller.await.context("a caller panicked")?;
+            sum.latencies.add(&tally.latencies);
+            sum.failed += tally.failed;
+        }
+        Ok(sum)
+    })
+}
+
+async fn call_until_end(address: SocketAddr, requests: Arc<[Vec<u8>]>, first: usize, window: Window) -> Tally {
+    let mut tally = Tally { latencies: Histogram::new(), failed: 0 };
+    let mut client = None;
+    let mut next = first;
+    loop {
+        let started = Instant::now();
+        if started >= window.end {
+            return tally;
+        }
+        let request = &requests[next % requests.len()];
+        next += 1;
+        let answered = match call(&mut client, address, request).await {
+            Ok(status) => status == 200,
+            Err(_) => {
+                client = None;
+                false
+            }
+        };
+        let ended = Instant::now();
+        if ended < window.begin || ended >= window.end {
+            continue;
+        }
+        if answered {
+            let nanos = ended.duration_since(started).as_nanos();
+            tally.latencies.record(u64::try_from(nanos).unwrap_or(u64::MAX));
+        } else {
+            tally.failed += 1;
+            // A server that refuses at once must not turn the generator into a spinning loop.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn call(client: &mut Option<Client>, address: SocketAddr, request: &[u8]) -> Result<u16> {
+    let client = match client {
+        Some(client) => client,
+        none => none.insert(Client::connect(address).await?),
+    };
+    Ok(client.call(request).await?.0)
+}

@@ -1,0 +1,126 @@
+//! The product as a user would set it up: server file, flow files, the release binary, everything on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::fleet;
+use crate::process::{Server, free_address};
+
+/// The key every caller sends.
+pub(crate) const KEY: &str = "bench-key-of-forty-characters-0123456789";
+
+/// A database as the server file writes it.
+pub(crate) struct Database {
+    /// `driver`.
+    pub(crate) driver: &'static str,
+    /// What `connection` reads from the environment.
+    pub(crate) connection: String,
+    /// Most connections.
+    pub(crate) connections: usize,
+    /// Further keys of the section, a line each.
+    pub(crate) more: &'static str,
+}
+
+/// A flow with one `sql` step.
+pub(crate) struct Flow {
+    /// `name`.
+    pub(crate) name: &'static str,
+    /// Path below `/api`, with at most one part in braces: an integer.
+    pub(crate) path: &'static str,
+    /// Its statement.
+    pub(crate) sql: String,
+    /// `columns`, or nothing.
+    pub(crate) columns: &'static str,
+    /// `max_rows`.
+    pub(crate) max_rows: usize,
+}
+
+/// The two flows over the table of trucks.
+pub(crate) fn truck_flows(columns: &'static str) -> Vec<Flow> {
+    vec![
+        Flow { name: "truck", path: "/trucks/{id}", sql: fleet::one(":id"), columns, max_rows: 1 },
+        Flow { name: "trucks_of_depot", path: "/depots/{depot}/trucks", sql: fleet::list(":depot"), columns, max_rows: 100 },
+    ]
+}
+
+/// Writes the files into `folder` and serves them. The access record and the log go to a file there.
+pub(crate) fn start(program: &Path, folder: &Path, workers: usize, database: &Database, flows: &[Flow]) -> Result<Server> {
+    let (listen, admin) = (free_address()?, free_address()?);
+    let config = write_files(folder, &listen.to_string(), &admin.to_string(), database, flows)?;
+    let mut command = Command::new(program);
+    command
+        .args(["serve", "--config"])
+        .arg(&config)
+        .env("BENCH_KEY", KEY)
+        .env("BENCH_DATABASE", &database.connection)
+        .env("TOKIO_WORKER_THREADS", workers.to_string());
+    Server::start(&mut command, listen, "/healthz", &folder.join("product.log"))
+}
+
+fn write_files(folder: &Path, listen: &str, admin: &str, database: &Database, flows: &[Flow]) -> Result<PathBuf> {
+    let flows_folder = folder.join("flows");
+    fs::create_dir_all(&flows_folder).with_context(|| format!("cannot create {}", flows_folder.display()))?;
+    for flow in flows {
+        fs::write(flows_folder.join(format!("{}.toml", flow.name)), flow_file(flow))?;
+    }
+    let config = folder.join("spillgate.toml");
+    fs::write(&config, server_file(listen, admin, database))?;
+    Ok(config)
+}
+
+/// Limits are all there and all far away: what is measured is the way through them, not a refusal.
+fn server_file(listen: &str, admin: &str, database: &Database) -> String {
+    let Database { driver, connections, more, .. } = database;
+    format!(
+        r#"[server]
+listen = "{listen}"
+admin_listen = "{admin}"
+data_dir = "data"
+flows = "flows"
+memory = "256MiB"
+
+[database.fleet]
+driver = "{driver}"
+connection = "env:BENCH_DATABASE"
+access = "read-only"
+pool = {{ max = {connections}, line = 1024 }}
+statement_timeout = "60s"
+{more}
+
+[tenant.bench]
+keys = ["env:BENCH_KEY"]
+class = "agent"
+rate = {{ rate = "1000000/s", burst = 1000000 }}
+in_flight = 1024
+memory = "192MiB"
+"#
+    )
+}
+
+fn flow_file(flow: &Flow) -> String {
+    let Flow { name, path, sql, columns, max_rows } = flow;
+    let input = match path.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
+        Some((name, _)) => format!("[input.{name}]\ntype = \"integer\"\nmin = 1\nmax = 1000000\nabout = \"Its number.\"\n"),
+        None => String::new(),
+    };
+    format!(
+        r#"name = "{name}"
+about = "Measured by the bench."
+http = "GET {path}"
+effect = "read"
+deadline = "60s"
+
+{input}
+[[step]]
+name = "{name}"
+database = "fleet"
+sql = """{sql}"""
+{columns}
+max_rows = {max_rows}
+max_bytes = "64KiB"
+"#
+    )
+}
