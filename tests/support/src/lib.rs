@@ -1,0 +1,4 @@
+//! Real databases for tests: each is private to the test program that starts it, listens on loopback only, and is gone
+//! when that program ends, however it ends.
+
+pub mod postgres;
