@@ -15,7 +15,7 @@ const LONG_FILES: &[(&str, &str)] = &[];
 /// Names that say nothing about what a module owns.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "manager", "helper", "helpers", "misc"];
 /// Where `unsafe` may stand: the ODBC foreign function module, and drivers that tests load.
-const UNSAFE_PLACES: &[&str] = &["connectors/odbc/src/ffi", "tests/support/"];
+const UNSAFE_PLACES: &[&str] = &["connectors/odbc/src/driver", "tests/support/"];
 /// Folders that are not ours.
 const NOT_OURS: &[&str] = &["target", ".git", ".test-tools", "data", "node_modules", "__pycache__"];
 
