@@ -1,0 +1,109 @@
+//! The command line as typed options. Usage errors exit with 2 (clap's own).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Typed, bounded flows between AI agents and the databases a business runs on.
+#[derive(clap::Parser)]
+#[command(name = "spillgate", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run the fleet example: complete, embedded, on loopback only
+    Demo(Demo),
+    /// Write a server file and a first flow to edit
+    Init {
+        /// Folder to write into; made if missing
+        dir: PathBuf,
+    },
+    /// Serve the flows of a server file
+    Serve(Serve),
+    /// Report every fault of the files at once; exit 1 if there is one
+    Check {
+        /// The server file
+        #[arg(long)]
+        config: PathBuf,
+        /// How to print
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Run the flows' own tests
+    Test {
+        /// The server file
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Show every limit that applies to a tenant's call of a flow, and where it comes from
+    Explain {
+        /// The server file
+        #[arg(long)]
+        config: PathBuf,
+        /// Name of the tenant
+        #[arg(long)]
+        tenant: String,
+        /// Name of the flow
+        #[arg(long)]
+        flow: String,
+    },
+    /// Call a flow as a tenant
+    Call(Call),
+    /// Print the JSON schema of a file
+    Schema {
+        /// Which file
+        #[arg(value_enum)]
+        of: SchemaOf,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Demo {
+    /// Where flows are served; loopback only
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// Where the admin face is served; loopback only
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    pub(crate) admin_listen: SocketAddr,
+    /// Folder for the example's files and its database
+    #[arg(long, default_value = "data/demo")]
+    pub(crate) data: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    /// The server file
+    #[arg(long)]
+    pub(crate) config: PathBuf,
+    /// Start on the last proven configuration if this one is broken
+    #[arg(long)]
+    pub(crate) last_good: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Call {
+    /// Name of the flow
+    pub(crate) flow: String,
+    /// Inputs as NAME=VALUE; a repeated name makes a list
+    pub(crate) inputs: Vec<String>,
+    /// Where the server listens
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: String,
+    /// The tenant's key, or env:NAME or file:PATH
+    #[arg(long, default_value = "env:SPILLGATE_KEY")]
+    pub(crate) key: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SchemaOf {
+    Server,
+    Flow,
+}

@@ -1,0 +1,96 @@
+//! Commands that only read: check, explain, schema.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use spillgate_config::Fault;
+
+use crate::cli::{Format, SchemaOf};
+use crate::wiring;
+
+/// Prints faults: text on standard error, JSON on standard output.
+pub(crate) fn print_faults(faults: &[Fault], format: Format) {
+    match format {
+        Format::Text => {
+            for fault in faults {
+                eprintln!("{fault}");
+            }
+            eprintln!("{} fault{}", faults.len(), if faults.len() == 1 { "" } else { "s" });
+        }
+        Format::Json => println!("{}", serde_json::json!({ "faults": faults })),
+    }
+}
+
+/// `spillgate check`: every fault of the files, and of what connectors find in their settings. Touches no database.
+pub(crate) fn check(config: &Path, format: Format) -> anyhow::Result<ExitCode> {
+    wiring::install_tls_provider();
+    let plan = match spillgate_config::load(config) {
+        Ok(plan) => plan,
+        Err(faults) => {
+            print_faults(&faults, format);
+            return Ok(ExitCode::from(1));
+        }
+    };
+    let (mut faults, mut guards) = (Vec::new(), Vec::new());
+    for database in &plan.databases {
+        match wiring::make_database()(database) {
+            Ok(connector) => guards.push((database.name.clone(), connector.read_only_guard())),
+            Err(message) => faults.push(spillgate_config::fault_at(&database.origin, config, &message)),
+        }
+    }
+    if !faults.is_empty() {
+        print_faults(&faults, format);
+        return Ok(ExitCode::from(1));
+    }
+    match format {
+        Format::Text => {
+            println!("{} flows, {} databases, {} tenants: no faults (version {})", plan.flows.len(), plan.databases.len(), plan.tenants.len(), plan.version);
+            for (name, guard) in guards {
+                println!("read-only on {name}: {guard}");
+            }
+            for note in &plan.notes {
+                println!("note: {note}");
+            }
+        }
+        Format::Json => {
+            let guards: serde_json::Map<_, _> = guards.into_iter().map(|(name, guard)| (name.to_string(), guard.into())).collect();
+            println!("{}", serde_json::json!({ "faults": [], "version": plan.version, "notes": plan.notes, "read_only_guards": guards }));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `spillgate explain`.
+pub(crate) fn explain(config: &Path, tenant: &str, flow: &str) -> anyhow::Result<ExitCode> {
+    let plan = match spillgate_config::load(config) {
+        Ok(plan) => plan,
+        Err(faults) => {
+            print_faults(&faults, Format::Text);
+            return Ok(ExitCode::from(1));
+        }
+    };
+    match spillgate_config::explain(&plan, tenant, flow) {
+        Ok(lines) => {
+            let width = |column: fn(&spillgate_config::Explained) -> &str| lines.iter().map(|line| column(line).len()).max().unwrap_or(0);
+            let (names, values) = (width(|line| &line.name), width(|line| &line.value));
+            for line in &lines {
+                println!("{:names$}  {:values$}  {}", line.name, line.value, line.origin);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(problem) => {
+            eprintln!("spillgate: {problem}");
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
+/// `spillgate schema`.
+pub(crate) fn schema(of: SchemaOf) -> anyhow::Result<ExitCode> {
+    let schema = match of {
+        SchemaOf::Server => spillgate_config::schema_server(),
+        SchemaOf::Flow => spillgate_config::schema_flow(),
+    };
+    println!("{}", serde_json::to_string_pretty(&schema)?);
+    Ok(ExitCode::SUCCESS)
+}
