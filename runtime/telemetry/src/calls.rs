@@ -13,8 +13,7 @@ use std::time::Duration;
 use spillgate_model::Code;
 
 use crate::instrument::{Counter, Gauge, Histogram};
-use crate::names;
-use crate::unpoisoned;
+use crate::{Telemetry, names, unpoisoned};
 
 /// Most pairs of tenant and flow that have series of their own.
 pub const CALL_SERIES: usize = 5_000;
@@ -104,27 +103,130 @@ impl Drop for RunningCall {
     }
 }
 
-/// All pairs that were ever asked for.
+/// Pairs that have series of their own, by tenant and flow.
 #[derive(Debug, Default)]
 pub(crate) struct CallSeries {
-    pairs: Mutex<BTreeMap<(Box<str>, Box<str>), Arc<CallMetrics>>>,
+    pairs: Mutex<Pairs>,
     other: OnceLock<Arc<CallMetrics>>,
+}
+
+#[derive(Debug, Default)]
+struct Pairs {
+    by_tenant: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<CallMetrics>>>,
+    count: usize,
 }
 
 impl CallSeries {
     pub(crate) fn get(&self, tenant: &str, flow: &str) -> Arc<CallMetrics> {
         let mut pairs = unpoisoned(self.pairs.lock());
-        let room = pairs.len() < CALL_SERIES;
-        let key = (Box::from(tenant), Box::from(flow));
-        match pairs.get(&key) {
-            Some(metrics) => metrics.clone(),
-            None if room => pairs.entry(key).or_insert_with(|| Arc::new(CallMetrics::new(tenant, flow))).clone(),
-            None => self.other.get_or_init(|| Arc::new(CallMetrics::new(names::OTHER, names::OTHER))).clone(),
+        if let Some(metrics) = pairs.by_tenant.get(tenant).and_then(|flows| flows.get(flow)) {
+            return metrics.clone();
         }
+        if pairs.count >= CALL_SERIES {
+            pairs.forget_unused();
+        }
+        if pairs.count >= CALL_SERIES {
+            return self.other.get_or_init(|| Arc::new(CallMetrics::new(names::OTHER, names::OTHER))).clone();
+        }
+        let metrics = Arc::new(CallMetrics::new(tenant, flow));
+        pairs.by_tenant.entry(tenant.into()).or_default().insert(flow.into(), metrics.clone());
+        pairs.count += 1;
+        metrics
     }
+
     /// Every pair, in label order.
     pub(crate) fn all(&self) -> Vec<Arc<CallMetrics>> {
         let pairs = unpoisoned(self.pairs.lock());
-        pairs.values().chain(self.other.get()).cloned().collect()
+        pairs.by_tenant.values().flat_map(BTreeMap::values).chain(self.other.get()).cloned().collect()
+    }
+}
+
+impl Pairs {
+    /// Drops pairs that nobody holds any more: their tenant or flow left the configuration.
+    fn forget_unused(&mut self) {
+        self.by_tenant.retain(|_, flows| {
+            flows.retain(|_, metrics| Arc::strong_count(metrics) > 1);
+            !flows.is_empty()
+        });
+        self.count = self.by_tenant.values().map(BTreeMap::len).sum();
+    }
+}
+
+/// Pairs by their index in a plan, looked up once each: for the path of a call.
+pub struct CallTable {
+    telemetry: Telemetry,
+    tenants: Box<[Arc<str>]>,
+    flows: Box<[Arc<str>]>,
+    /// Row by row as tenants call; empty where there are more than [`TABLE_CELLS`].
+    cells: Box<[OnceLock<Row>]>,
+}
+
+type Row = Box<[OnceLock<Arc<CallMetrics>>]>;
+
+/// Most cells of a table (16 bytes each). Larger plans look their pairs up by name.
+const TABLE_CELLS: usize = 1 << 20;
+
+impl CallTable {
+    /// A table for the tenants and flows of a plan, in its order. Takes no series before they are used.
+    pub fn new(telemetry: &Telemetry, tenants: impl IntoIterator<Item = Arc<str>>, flows: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let (tenants, flows): (Box<[_]>, Box<[_]>) = (tenants.into_iter().collect(), flows.into_iter().collect());
+        let fits = tenants.len().saturating_mul(flows.len()) <= TABLE_CELLS;
+        let cells = (0..if fits { tenants.len() } else { 0 }).map(|_| OnceLock::new()).collect();
+        CallTable { telemetry: telemetry.clone(), tenants, flows, cells }
+    }
+
+    /// The counts of a tenant and a flow. An index the plan does not have counts as [`names::UNKNOWN`].
+    pub fn get(&self, tenant: usize, flow: usize) -> Arc<CallMetrics> {
+        let cell = self.cells.get(tenant).and_then(|row| row.get_or_init(|| self.flows.iter().map(|_| OnceLock::new()).collect()).get(flow));
+        match cell {
+            Some(cell) => cell.get_or_init(|| self.look_up(tenant, flow)).clone(),
+            None => self.look_up(tenant, flow),
+        }
+    }
+
+    fn look_up(&self, tenant: usize, flow: usize) -> Arc<CallMetrics> {
+        let name = |names: &[Arc<str>], index: usize| names.get(index).cloned().unwrap_or_else(|| Arc::from(names::UNKNOWN));
+        self.telemetry.call_metrics(&name(&self.tenants, tenant), &name(&self.flows, flow))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_counted_once_on_every_path() {
+        let metrics = CallSeries::default().get("t", "f");
+        metrics.begin().end(None, Duration::from_millis(3), 40);
+        metrics.begin().end(Some(Code::DeadlineExceeded), Duration::from_secs(2), 2);
+        let left = metrics.begin();
+        assert_eq!(metrics.in_flight(), 1);
+        drop(left);
+        metrics.count(Some(Code::RateExceeded), Duration::ZERO, 0);
+        let outcomes: Vec<_> = metrics.outcomes().collect();
+        assert_eq!(outcomes, [("rate_exceeded", 1), ("deadline_exceeded", 1), ("ok", 1), ("hung_up", 1)]);
+        assert_eq!((metrics.in_flight(), metrics.reply_bytes.value(), metrics.seconds.count()), (0, 42, 3));
+    }
+
+    #[test]
+    fn e8_pairs_beyond_the_bound_share_one_label() {
+        let series = CallSeries::default();
+        let held: Vec<_> = (0..CALL_SERIES + 100).map(|index| series.get(&format!("tenant-{index}"), "f")).collect();
+        assert_eq!(series.all().len(), CALL_SERIES + 1);
+        assert_eq!(held.iter().filter(|metrics| metrics.labels() == [names::OTHER, names::OTHER]).count(), 100);
+        drop(held);
+        assert_eq!(series.get("after a reload", "f").labels()[0], "after a reload", "what nobody holds makes room");
+    }
+
+    #[test]
+    fn a_table_finds_the_same_counts_as_a_look_up_by_name() {
+        let telemetry = Telemetry::start(crate::TelemetryOptions::default()).expect("nothing to start");
+        let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
+        let table = CallTable::new(&telemetry, names(&["a", "b"]), names(&["x", "y", "z"]));
+        assert!(Arc::ptr_eq(&table.get(1, 2), &telemetry.call_metrics("b", "z")));
+        assert!(Arc::ptr_eq(&table.get(1, 2), &table.get(1, 2)));
+        assert!(Arc::ptr_eq(&table.get(0, 9), &telemetry.call_metrics("a", names::UNKNOWN)));
+        let large = CallTable::new(&telemetry, vec![Arc::from("a"); 2_000], vec![Arc::from("x"); 2_000]);
+        assert!(Arc::ptr_eq(&large.get(7, 7), &telemetry.call_metrics("a", "x")));
     }
 }

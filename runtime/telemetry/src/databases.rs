@@ -1,5 +1,6 @@
 //! What is counted per database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::instrument::{Counter, Gauge, Histogram};
@@ -82,7 +83,8 @@ pub struct DatabaseMetrics {
 }
 
 impl DatabaseMetrics {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, held_back: &Arc<Counter>) -> Self {
+        let throttle = || Throttle::new(held_back);
         DatabaseMetrics {
             name: name.into(),
             seats: Gauge::default(),
@@ -97,11 +99,11 @@ impl DatabaseMetrics {
             wait_seconds: Histogram::default(),
             statements: Default::default(),
             statement_seconds: Histogram::default(),
-            unreachable: Throttle::default(),
-            failed: Throttle::default(),
-            seat_lost: Throttle::default(),
-            cancelled: Throttle::default(),
-            unfit: Throttle::default(),
+            unreachable: throttle(),
+            failed: throttle(),
+            seat_lost: throttle(),
+            cancelled: throttle(),
+            unfit: throttle(),
         }
     }
     /// Its name.

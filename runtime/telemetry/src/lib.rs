@@ -8,26 +8,41 @@
 //!
 //! It refuses: knowing flows, databases or HTTP beyond their names and codes.
 
-pub mod access;
+mod access;
 mod calls;
+mod collector;
 mod databases;
+mod exposition;
 pub mod happened;
 mod instrument;
+mod logs;
 pub mod names;
 mod process;
+mod spans;
 mod throttle;
 mod trace;
+mod writer;
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, LockResult, Mutex};
+use std::time::{Duration, SystemTime};
 
-pub use access::AccessRecord;
-pub use calls::{CALL_SERIES, CallMetrics, RunningCall};
+pub use access::{AccessRecord, TEXT_BYTES};
+pub use calls::{CALL_SERIES, CallMetrics, CallTable, RunningCall};
 pub use databases::{DatabaseMetrics, StatementOutcome};
 pub use instrument::{Counter, Gauge, Histogram};
 pub use process::ProcessMetrics;
 pub use trace::TraceContext;
+
+use exposition::Page;
+use spans::Spans;
+use writer::LineWriter;
+
+/// How long the end waits for each writer.
+const CLOSE_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// Where lines go.
 #[derive(Default)]
@@ -62,7 +77,7 @@ pub struct TelemetryOptions {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StartError {
-    #[error("{path} cannot be opened for access records: {source}")]
+    #[error("{path} cannot be opened for writing: {source}")]
     File { path: PathBuf, source: std::io::Error },
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
@@ -79,45 +94,111 @@ pub struct Telemetry {
 }
 
 struct Inner {
+    version: &'static str,
     process: ProcessMetrics,
     calls: calls::CallSeries,
     databases: Mutex<BTreeMap<Box<str>, Arc<DatabaseMetrics>>>,
+    access: Option<LineWriter>,
+    log: Option<LineWriter>,
+    spans: Option<Spans>,
 }
 
 impl Telemetry {
-    /// Starts writers and exporters.
+    /// Starts writers and exporters. Nothing that is off costs a thread.
     pub fn start(options: TelemetryOptions) -> Result<Telemetry, StartError> {
-        let _ = options;
-        let inner = Inner { process: ProcessMetrics::default(), calls: calls::CallSeries::default(), databases: Mutex::default() };
+        let process = ProcessMetrics::default();
+        let log = options.log.writer("log", &process.log_dropped)?;
+        if let Some(writer) = &log {
+            let dispatch = logs::from_environment(writer.clone()).map_err(StartError::Filter)?;
+            // A process has one log; where another one was first (tests), that one stays.
+            drop(tracing::dispatcher::set_global_default(dispatch));
+        }
+        let access = options.access.writer("access", &process.access_dropped)?;
+        let start_spans = |url: String| {
+            let spans = Spans::start(&url, options.version, process.spans_dropped.clone(), &process.log_held_back);
+            spans.map_err(|problem| StartError::Otlp { url, problem })
+        };
+        let spans = options.otlp.map(start_spans).transpose()?;
+        let (calls, databases) = (calls::CallSeries::default(), Mutex::default());
+        let inner = Inner { version: options.version, process, calls, databases, access, log, spans };
         Ok(Telemetry { inner: Arc::new(inner) })
     }
-    /// Counts for a tenant and flow of the configuration (or [`names::UNKNOWN`]). Look it up once, not per call.
+
+    /// Counts for a tenant and flow of the configuration (or [`names::UNKNOWN`]). For the path of a call: [`CallTable`].
     pub fn call_metrics(&self, tenant: &str, flow: &str) -> Arc<CallMetrics> {
         self.inner.calls.get(tenant, flow)
     }
+
     /// Counts for a database of the configuration: the same for the same name, also after a reload.
     pub fn database_metrics(&self, name: &str) -> Arc<DatabaseMetrics> {
         let mut databases = unpoisoned(self.inner.databases.lock());
-        databases.entry(name.into()).or_insert_with(|| Arc::new(DatabaseMetrics::new(name))).clone()
+        let make = || Arc::new(DatabaseMetrics::new(name, &self.inner.process.log_held_back));
+        databases.entry(name.into()).or_insert_with(make).clone()
     }
+
     /// Counts of the whole process.
     pub fn process(&self) -> &ProcessMetrics {
         &self.inner.process
     }
-    /// Writes a call's record, and its span where spans are exported. Never waits.
+
+    /// Writes a call's record, and its span where spans are exported. Never waits. The call ends now.
     pub fn access(&self, record: &AccessRecord<'_>) {
-        let _ = record;
+        if self.inner.access.is_none() && self.inner.spans.is_none() {
+            return;
+        }
+        let now = SystemTime::now();
+        if let Some(writer) = &self.inner.access {
+            access::append(record, now, writer);
+        }
+        if let Some(spans) = &self.inner.spans {
+            spans.append(record, now);
+        }
     }
+
+    /// Whether spans are exported: whether a call without a trace should start one.
+    pub fn exports_spans(&self) -> bool {
+        self.inner.spans.is_some()
+    }
+
     /// The metrics page, in Prometheus' text format 0.0.4.
     pub fn render_metrics(&self) -> String {
-        String::new()
+        let mut page = Page::default();
+        let databases: Vec<_> = unpoisoned(self.inner.databases.lock()).values().cloned().collect();
+        exposition::calls(&mut page, &self.inner.calls.all());
+        exposition::databases(&mut page, &databases);
+        exposition::process(&mut page, &self.inner.process, self.inner.version);
+        page.into_text()
     }
-    /// Writes out what is buffered and stops writers and exporters; waits a second or two at most. Blocks: call it off
-    /// the async workers, last.
-    pub fn shutdown(&self) {}
+
+    /// Writes out what is buffered and stops writers and exporters. Waits a few seconds at most, also where nobody takes
+    /// the bytes; blocks, so call it off the async workers, last.
+    pub fn shutdown(&self) {
+        if let Some(spans) = &self.inner.spans {
+            spans.close(CLOSE_LIMIT);
+        }
+        for writer in [&self.inner.access, &self.inner.log].into_iter().flatten() {
+            writer.close(CLOSE_LIMIT);
+        }
+    }
 }
 
-/// A lock whose holder panicked still guards counts that are whole: every change under these locks is one step.
+impl Sink {
+    fn writer(self, name: &str, dropped: &Arc<Counter>) -> Result<Option<LineWriter>, StartError> {
+        let sink: Box<dyn Write + Send> = match self {
+            Sink::Off => return Ok(None),
+            Sink::Stdout => Box::new(std::io::stdout()),
+            Sink::Stderr => Box::new(std::io::stderr()),
+            Sink::File(path) => match OpenOptions::new().create(true).append(true).open(&path) {
+                Ok(file) => Box::new(file),
+                Err(source) => return Err(StartError::File { path, source }),
+            },
+            Sink::Writer(sink) => sink,
+        };
+        LineWriter::start(name, sink, dropped.clone()).map(Some).map_err(StartError::Thread)
+    }
+}
+
+/// A lock whose holder panicked still guards what is whole: every change under these locks is one step.
 fn unpoisoned<T>(lock: LockResult<T>) -> T {
     lock.unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -73,7 +73,7 @@ metrics! {
     ACCESS_DROPPED "spillgate_access_records_dropped_total" Counter [] "Access records not written: the buffer was full or the write failed.";
     LOG_DROPPED "spillgate_log_lines_dropped_total" Counter [] "Log lines not written: the buffer was full or the write failed.";
     LOG_HELD_BACK "spillgate_log_lines_held_back_total" Counter [] "Log lines left out because their like had just been written.";
-    SPANS_DROPPED "spillgate_spans_failed_total" Counter [] "Batches of spans the collector did not take.";
+    SPANS_DROPPED "spillgate_spans_dropped_total" Counter [] "Spans the collector did not get: the queue was full or it did not take them.";
     CONFIG "spillgate_config_info" Gauge ["version"] "The configuration that runs.";
     RELOADS "spillgate_reloads_total" Counter ["outcome"] "Reloads, applied or refused.";
     BUILD "spillgate_build_info" Gauge ["version"] "The program that runs.";

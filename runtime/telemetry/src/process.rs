@@ -21,7 +21,8 @@ pub struct ProcessMetrics {
     pub memory_limit: Gauge,
     pub(crate) access_dropped: Arc<Counter>,
     pub(crate) log_dropped: Arc<Counter>,
-    pub(crate) spans_failed: Arc<Counter>,
+    pub(crate) log_held_back: Arc<Counter>,
+    pub(crate) spans_dropped: Arc<Counter>,
     pub(crate) reloads_applied: Counter,
     pub(crate) reloads_refused: Counter,
     pub(crate) config_version: Mutex<Option<Box<str>>>,
@@ -31,7 +32,10 @@ pub struct ProcessMetrics {
 
 impl Default for ProcessMetrics {
     fn default() -> Self {
+        let log_held_back = Arc::default();
         ProcessMetrics {
+            call_failed: Throttle::new(&log_held_back),
+            log_held_back,
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
             cache_stale: Counter::default(),
@@ -41,12 +45,11 @@ impl Default for ProcessMetrics {
             memory_limit: Gauge::default(),
             access_dropped: Arc::default(),
             log_dropped: Arc::default(),
-            spans_failed: Arc::default(),
+            spans_dropped: Arc::default(),
             reloads_applied: Counter::default(),
             reloads_refused: Counter::default(),
             config_version: Mutex::default(),
             started: Instant::now(),
-            call_failed: Throttle::default(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Holds back log lines whose like was just written.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::instrument::Counter;
 use crate::unpoisoned;
 
 /// Lines of one kind written in a window.
@@ -11,8 +12,12 @@ const LINES: u32 = 5;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// One kind of line (and one database, where it is about one).
-#[derive(Debug, Default)]
-pub(crate) struct Throttle(Mutex<Option<Window>>);
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    window: Mutex<Option<Window>>,
+    /// All lines of all kinds that were held back.
+    held_back: Arc<Counter>,
+}
 
 #[derive(Debug)]
 struct Window {
@@ -22,19 +27,24 @@ struct Window {
 }
 
 impl Throttle {
+    pub(crate) fn new(held_back: &Arc<Counter>) -> Self {
+        Throttle { window: Mutex::default(), held_back: held_back.clone() }
+    }
+
     /// Whether a line may be written now: `Some` of how many were held back before it.
     pub(crate) fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }
 
     fn pass_at(&self, now: Instant) -> Option<u64> {
-        let mut state = unpoisoned(self.0.lock());
+        let mut state = unpoisoned(self.window.lock());
         let window = state.get_or_insert(Window { since: now, lines: 0, held_back: 0 });
         if now.saturating_duration_since(window.since) >= WINDOW {
             *window = Window { since: now, lines: 0, held_back: window.held_back };
         }
         if window.lines == LINES {
             window.held_back += 1;
+            self.held_back.increment();
             return None;
         }
         window.lines += 1;
@@ -48,10 +58,12 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_kind_becomes_a_few_lines_and_a_count() {
-        let (throttle, start) = (Throttle::default(), Instant::now());
+        let (held_back, start) = (Arc::new(Counter::default()), Instant::now());
+        let throttle = Throttle::new(&held_back);
         let passed = (0..1_000).filter(|_| throttle.pass_at(start).is_some()).count();
         assert_eq!(passed, 5);
         assert_eq!(throttle.pass_at(start + WINDOW), Some(995));
         assert_eq!(throttle.pass_at(start + WINDOW), Some(0));
+        assert_eq!(held_back.value(), 995);
     }
 }
