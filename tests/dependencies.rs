@@ -8,8 +8,20 @@ use std::path::Path;
 use std::process::Command;
 
 /// Licences that may be used without asking.
-const LICENCES: &[&str] =
-    &["Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "CC0-1.0", "Unlicense", "BSL-1.0", "MIT-0", "0BSD"];
+const LICENCES: &[&str] = &[
+    "Apache-2.0",
+    "MIT",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "CC0-1.0",
+    "Unlicense",
+    "BSL-1.0",
+    "MIT-0",
+    "0BSD",
+];
 /// One crate, one licence beyond the list, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] =
     &[("unix-odbc", "LGPL-2.1-or-later", "the driver manager; anyone can rebuild this program with another one, as the licence asks")];
@@ -98,9 +110,8 @@ fn every_licence_is_one_we_may_use() {
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         let licence = package["license"].as_str().unwrap_or("none stated");
-        let is_allowed = |word: &str| {
-            LICENCES.contains(&word) || EXCEPTIONS.iter().any(|(known, licence, _)| *known == name && *licence == word)
-        };
+        let is_allowed =
+            |word: &str| LICENCES.contains(&word) || EXCEPTIONS.iter().any(|(known, licence, _)| *known == name && *licence == word);
         if !allowed(licence, &is_allowed) {
             faults.push(format!("{name}: {licence}"));
         }

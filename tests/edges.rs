@@ -32,14 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "spillgate-gateway",
-        &[
-            "spillgate-model",
-            "spillgate-expression",
-            "spillgate-config",
-            "spillgate-telemetry",
-            "spillgate-admission",
-            "spillgate-engine",
-        ],
+        &["spillgate-model", "spillgate-expression", "spillgate-config", "spillgate-telemetry", "spillgate-admission", "spillgate-engine"],
     ),
     ("spillgate-admin", &["spillgate-model", "spillgate-config", "spillgate-telemetry", "spillgate-engine"]),
     ("spillgate", EVERYTHING),
@@ -113,7 +106,10 @@ fn the_table_points_down_and_names_only_crates_that_exist() {
     for (position, (name, allowed)) in ALLOWED.iter().enumerate() {
         assert!(members.contains(name), "{name} stands in ALLOWED but not in the workspace");
         for target in *allowed {
-            assert!(ALLOWED[..position].iter().any(|(lower, _)| lower == target), "{name} may not name {target}: it does not stand below it");
+            assert!(
+                ALLOWED[..position].iter().any(|(lower, _)| lower == target),
+                "{name} may not name {target}: it does not stand below it"
+            );
         }
     }
 }
@@ -124,9 +120,11 @@ fn only_the_server_names_concrete_connectors() {
     for package in workspace_packages() {
         let name = text(&package, "name").to_owned();
         let concrete = ["spillgate-odbc", "spillgate-postgres", "spillgate-sqlite"];
-        let names_one = package["dependencies"].as_array().into_iter().flatten().any(|dependency| {
-            concrete.contains(&text(dependency, "name")) && text(dependency, "kind") != "dev"
-        });
+        let names_one = package["dependencies"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|dependency| concrete.contains(&text(dependency, "name")) && text(dependency, "kind") != "dev");
         let may = name == "spillgate" || DEVELOPMENT.contains(&name.as_str());
         assert!(!names_one || may, "{name} names a concrete connector; only {} may", server.display());
     }

@@ -50,7 +50,9 @@ fn environment_of(folder: &Path) -> BTreeSet<String> {
 /// Runs the program on a server file, with a value of its form for every variable the files ask for.
 fn spillgate(command: &str, server: &Path) -> Output {
     let names = environment_of(server.parent().expect("a file stands in a folder"));
-    let value = |name: &String| if name.ends_with("_URL") { "postgres://user:secret@127.0.0.1:1/none".to_owned() } else { format!("a-value-for-{name}") };
+    let value = |name: &String| {
+        if name.ends_with("_URL") { "postgres://user:secret@127.0.0.1:1/none".to_owned() } else { format!("a-value-for-{name}") }
+    };
     Command::new(env!("CARGO_BIN_EXE_spillgate"))
         .args([command, "--config"])
         .arg(server)
@@ -69,10 +71,11 @@ fn assert_clean(server: &Path) {
 fn every_shipped_server_file_checks_clean() {
     let mut found = 0;
     for entry in fs::read_dir(root().join("flows")).expect("the examples are there").flatten() {
-        let mut servers: Vec<PathBuf> = fs::read_dir(entry.path())
-            .map(|files| files.flatten().map(|file| file.path()).collect())
-            .unwrap_or_default();
-        servers.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("server") && name.to_string_lossy().ends_with(".toml")));
+        let mut servers: Vec<PathBuf> =
+            fs::read_dir(entry.path()).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default();
+        servers.retain(|file| {
+            file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("server") && name.to_string_lossy().ends_with(".toml"))
+        });
         for server in servers {
             assert_clean(&server);
             found += 1;
@@ -105,9 +108,9 @@ fn the_fleet_has_the_size_the_documents_state_and_fills_in_a_moment() {
     let fleet = seeded_fleet("fleet-size");
     assert!(begun.elapsed() < Duration::from_secs(5), "filling took {:?}", begun.elapsed());
     let database = rusqlite::Connection::open(fleet.join("fleet.db")).expect("it opens");
-    for (table, rows) in [("TRUCK", 1_000), ("TRIP", 5_000), ("TRUCK_POSITION", 20_000), ("BOOKING", 400), ("CUSTOMER", 120), ("DEPOT", 8)] {
-        let counted: i64 =
-            database.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get(0)).expect("the table is there");
+    for (table, rows) in [("TRUCK", 1_000), ("TRIP", 5_000), ("TRUCK_POSITION", 20_000), ("BOOKING", 400), ("CUSTOMER", 120), ("DEPOT", 8)]
+    {
+        let counted: i64 = database.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get(0)).expect("the table is there");
         assert_eq!(counted, rows, "{table}");
     }
     let strays: i64 = database
