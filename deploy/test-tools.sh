@@ -13,7 +13,7 @@ ibm_db=3.3.0
 
 # 1. Debian packages: only those that are missing.
 missing=
-for package in postgresql libderby-java odbc-postgresql libsqliteodbc libxml2 python3-venv python3-pip; do
+for package in postgresql libderby-java derby-tools odbc-postgresql libsqliteodbc libxml2 python3-venv python3-pip; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
 command -v java >/dev/null || missing="$missing default-jre-headless"

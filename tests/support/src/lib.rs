@@ -2,3 +2,4 @@
 //! when that program ends, however it ends.
 
 pub mod postgres;
+pub mod server;

@@ -1,0 +1,256 @@
+//! The real binary, started on files a test writes, and a small client that sends exactly what a test wants.
+//!
+//! Invariants
+//! 1. A server ends with its [`Server`]: killed by its process id, its folder removed.
+//! 2. Ports are chosen by the system and read from what the server prints, never guessed.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+/// How long a test waits for anything before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A new empty folder; the caller removes it (a [`Server`] does so for its own).
+pub fn folder(name: &str) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let unique = format!("spillgate-{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(unique);
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// Its files; `server.toml` and `flows/` are in it.
+    pub folder: PathBuf,
+    /// `HOST:PORT` of the flows.
+    pub flows: String,
+    /// `HOST:PORT` of the admin face.
+    pub admin: String,
+    output: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
+}
+
+/// What to start.
+pub struct Options<'a> {
+    /// Path of the binary: `env!("CARGO_BIN_EXE_spillgate")`.
+    pub binary: &'a str,
+    /// The server file without `[server]`: tenants, databases.
+    pub server: &'a str,
+    /// Flow files by name.
+    pub flows: &'a [(&'a str, &'a str)],
+    /// Environment variables.
+    pub environment: &'a [(&'a str, &'a str)],
+}
+
+impl Server {
+    /// Writes the files and starts the binary; returns when it says that it serves.
+    pub fn start(options: &Options<'_>) -> Server {
+        let folder = folder("server");
+        std::fs::create_dir_all(folder.join("flows")).expect("a folder for the flows");
+        // `{folder}` in the server file stands for the test's folder.
+        let rest = options.server.replace("{folder}", &folder.to_string_lossy());
+        let server = format!("[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{rest}");
+        std::fs::write(folder.join("server.toml"), server).expect("the server file");
+        for (name, text) in options.flows {
+            std::fs::write(folder.join("flows").join(name), text).expect("a flow file");
+        }
+        Self::start_in(options.binary, folder, options.environment)
+    }
+
+    /// Starts the binary on the files in `folder`.
+    pub fn start_in(binary: &str, folder: PathBuf, environment: &[(&str, &str)]) -> Server {
+        let mut child = Command::new(binary)
+            .args(["serve", "--config"])
+            .arg(folder.join("server.toml"))
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let output = collect(child.stdout.take().expect("piped"));
+        let log = collect(child.stderr.take().expect("piped"));
+        let mut server = Server { child, folder, flows: String::new(), admin: String::new(), output, log };
+        let line = server.wait_for("the server's addresses", |server| {
+            let log = server.log();
+            let from = log.find("flows on http://")?;
+            log[from..].lines().next().filter(|_| log[from..].contains('\n')).map(str::to_owned)
+        });
+        let mut addresses = line.split("http://").skip(1).map(|rest| rest.split(',').next().unwrap_or(rest).trim().to_owned());
+        server.flows = addresses.next().expect("where flows are");
+        server.admin = addresses.next().expect("where the admin face is");
+        server
+    }
+
+    /// What it wrote to standard output (access records) so far.
+    pub fn output(&self) -> String {
+        self.output.lock().expect("no reader panicked").clone()
+    }
+    /// What it wrote to standard error (the log) so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("no reader panicked").clone()
+    }
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+    /// Resident memory now, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("the server runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line for resident memory");
+        line.split_whitespace().nth(1).and_then(|kibibytes| kibibytes.parse::<u64>().ok()).expect("a number") * 1024
+    }
+    /// Writes a file below the server's folder.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) {
+        std::fs::write(self.folder.join(path), text).expect("the file is written");
+    }
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+    /// Waits for the process to end by itself.
+    pub fn ended(&mut self) -> std::process::ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the process is ours") {
+                return status;
+            }
+            assert!(Instant::now() < end, "the server did not end; its log: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    /// Asks `probe` until it has an answer; fails with the log after [`PATIENCE`].
+    pub fn wait_for<T>(&self, what: &str, mut probe: impl FnMut(&Server) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = probe(self) {
+                return answer;
+            }
+            assert!(Instant::now() < end, "no {what}; the log: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    /// A GET as the tenant with this key.
+    pub fn get(&self, key: &str, target: &str) -> Reply {
+        Request::new("GET", target).key(key).send(&self.flows)
+    }
+    /// A JSON POST as the tenant with this key.
+    pub fn post(&self, key: &str, target: &str, body: &str) -> Reply {
+        Request::new("POST", target).key(key).body(body).send(&self.flows)
+    }
+    /// A GET on the admin face.
+    pub fn admin_get(&self, key: &str, target: &str) -> Reply {
+        Request::new("GET", target).key(key).send(&self.admin)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _already_ended = self.child.kill();
+        let _status = self.child.wait();
+        let _left_behind = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Gathers what a pipe says, on a thread of its own, so that the server never waits for the test.
+fn collect(pipe: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let gathered = text.clone();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            gathered.lock().expect("no reader panicked").push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    });
+    text
+}
+
+/// A request, byte by byte as the test wants it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// Starts one; `Connection: close`.
+    pub fn new(method: &str, target: &str) -> Request {
+        Request { head: format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"), body: Vec::new() }
+    }
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Request {
+        self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+    /// Adds a bearer key.
+    #[must_use]
+    pub fn key(self, key: &str) -> Request {
+        self.header("Authorization", &format!("Bearer {key}"))
+    }
+    /// Adds a JSON body.
+    #[must_use]
+    pub fn body(mut self, body: &str) -> Request {
+        self.body = body.as_bytes().to_vec();
+        self.header("Content-Type", "application/json").header("Content-Length", &body.len().to_string())
+    }
+    /// Sends it and leaves the connection open: dropping it is a hang-up.
+    pub fn open(&self, address: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).expect("the server accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.write_all(format!("{}\r\n", self.head).as_bytes()).and_then(|()| stream.write_all(&self.body)).expect("the request is sent");
+        stream
+    }
+    /// Sends it and reads the whole reply.
+    pub fn send(&self, address: &str) -> Reply {
+        let mut bytes = Vec::new();
+        self.open(address).read_to_end(&mut bytes).expect("a reply in time");
+        Reply::parse(&bytes)
+    }
+}
+
+/// A reply.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Status line and headers as they came.
+    pub head: String,
+    /// Body as it came.
+    pub body: String,
+}
+
+impl Reply {
+    fn parse(bytes: &[u8]) -> Reply {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP reply: {text:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        Reply { status, head: head.to_owned(), body: body.to_owned() }
+    }
+    /// The body as JSON.
+    pub fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+    /// The problem's code, for replies that are one.
+    pub fn code(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        self.json()["code"].as_str().expect("a problem has a code").to_owned()
+    }
+}
