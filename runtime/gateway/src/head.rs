@@ -1,0 +1,74 @@
+//! What a request's head says, read in one pass over its headers.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use spillgate_model::{Code, Refusal, limits};
+use spillgate_telemetry::TraceContext;
+
+/// Longest run name.
+const RUN_BYTES: usize = 128;
+
+/// The headers that mean something here.
+#[derive(Debug, Default)]
+pub(crate) struct Head<'a> {
+    /// `Authorization`, as it came.
+    pub(crate) authorization: Option<&'a [u8]>,
+    /// `Spillgate-Deadline-Ms`.
+    pub(crate) deadline: Option<Duration>,
+    /// `Spillgate-Run`.
+    pub(crate) run: Option<&'a str>,
+    /// `traceparent`; malformed is as if none had come.
+    pub(crate) trace: Option<TraceContext>,
+    /// A `Content-Encoding` other than `identity`.
+    pub(crate) encoded: bool,
+    /// An `Idempotency-Key`.
+    pub(crate) keyed: bool,
+}
+
+impl<'a> Head<'a> {
+    /// Reads and bounds the head.
+    pub(crate) fn read(parts: &'a Parts) -> Result<Self, Refusal> {
+        let mut head = Head::default();
+        let mut bytes = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        for (name, value) in &parts.headers {
+            let (name, value) = (name.as_str(), value.as_bytes());
+            bytes += name.len() + value.len() + 4;
+            match name {
+                "authorization" if head.authorization.is_some() => return Err(twice(name)),
+                "authorization" => head.authorization = Some(value),
+                "spillgate-deadline-ms" => head.deadline = Some(milliseconds(value)?),
+                "spillgate-run" => head.run = Some(run(value)?),
+                "traceparent" => head.trace = std::str::from_utf8(value).ok().and_then(TraceContext::below),
+                "content-encoding" => head.encoded = !value.eq_ignore_ascii_case(b"identity"),
+                "idempotency-key" => head.keyed = true,
+                _ => {}
+            }
+        }
+        if bytes > limits::HEAD_BYTES {
+            let mut refusal = Refusal::new(Code::Malformed, format!("The head is larger than {} bytes.", limits::HEAD_BYTES));
+            refusal.status = Some(431);
+            let used = u64::try_from(bytes).unwrap_or(u64::MAX);
+            return Err(refusal.policy("head_bytes", limits::HEAD_BYTES as u64, used));
+        }
+        Ok(head)
+    }
+}
+
+fn twice(name: &str) -> Refusal {
+    Refusal::new(Code::Malformed, format!("The header {name} came twice."))
+}
+
+fn milliseconds(value: &[u8]) -> Result<Duration, Refusal> {
+    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let milliseconds = digits.and_then(|text| text.parse().ok());
+    milliseconds
+        .map(Duration::from_millis)
+        .ok_or_else(|| Refusal::new(Code::Malformed, "Spillgate-Deadline-Ms is a whole number of milliseconds."))
+}
+
+fn run(value: &[u8]) -> Result<&str, Refusal> {
+    let fits = (1..=RUN_BYTES).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    let text = std::str::from_utf8(value).ok().filter(|_| fits);
+    text.ok_or_else(|| Refusal::new(Code::Malformed, format!("Spillgate-Run has 1 to {RUN_BYTES} visible ASCII characters.")))
+}

@@ -1,0 +1,94 @@
+//! Paths that are no flows: health, help, and the document of what a caller may see.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use hyper::body::Bytes;
+use spillgate_model::{Code, Refusal};
+
+use crate::respond::Denied;
+use crate::view::View;
+use crate::{Inner, problem};
+
+/// A reply that no flow made.
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(crate) kind: HeaderValue,
+    pub(crate) body: Bytes,
+    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+}
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl Page {
+    fn of(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Self {
+        Page { status, kind, body: body.into(), header: Some((CACHE_CONTROL, HeaderValue::from_static("no-store"))) }
+    }
+}
+
+/// A page for everybody, if the path is one.
+pub(crate) fn open(gateway: &Inner, parts: &Parts) -> Result<Option<Page>, Denied> {
+    let path = parts.uri.path();
+    // Nearly every request is a call: one comparison sends it on.
+    if path.starts_with("/api/") {
+        return Ok(None);
+    }
+    let page = match path {
+        "/healthz" => Page::of(StatusCode::OK, TEXT, "ok\n"),
+        "/readyz" => readiness(gateway, parts.uri.query()),
+        "/problems" => Page::of(StatusCode::OK, MARKDOWN, problem::index()),
+        _ => {
+            let name = path.strip_prefix(problem::PAGES);
+            match name.and_then(|name| Code::ALL.iter().find(|code| code.name() == name)) {
+                Some(code) => Page::of(StatusCode::OK, MARKDOWN, problem::page(*code)),
+                None => return Ok(None),
+            }
+        }
+    };
+    readable(&parts.method).map(|()| Some(page))
+}
+
+/// A page for whoever has a key, if the path is one.
+pub(crate) fn keyed(view: &Arc<View>, tenant: usize, parts: &Parts) -> Result<Option<Page>, Denied> {
+    if parts.uri.path() != "/openapi.json" {
+        return Ok(None);
+    }
+    readable(&parts.method)?;
+    let mut page = Page::of(StatusCode::OK, JSON, view.openapi(tenant));
+    // It differs by key and changes with a reload.
+    page.header = Some((CACHE_CONTROL, HeaderValue::from_static("private, no-cache")));
+    Ok(Some(page))
+}
+
+fn readable(method: &Method) -> Result<(), Denied> {
+    if method == Method::GET || method == Method::HEAD {
+        return Ok(());
+    }
+    let allow = format!("{}, {}", Method::GET, Method::HEAD);
+    let refusal = Refusal::new(Code::MethodNotAllowed, format!("This path is read with {allow} ({ALLOW})."));
+    Err(Denied { allow: Some(allow), ..refusal.into() })
+}
+
+/// `ok`, or `degraded` with reasons: direct flows serve while a database is down, so both are ready.
+fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
+    let draining = gateway.draining.load(Ordering::Relaxed);
+    if draining {
+        return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "draining", &["this server is stopping".to_owned()]);
+    }
+    if query.is_some_and(|query| query.split('&').any(|pair| pair == "for=durable")) {
+        let reason = "durable work is not available in this version".to_owned();
+        return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &[reason]);
+    }
+    let reasons = (gateway.readiness)();
+    readiness_page(StatusCode::OK, if reasons.is_empty() { "ok" } else { "degraded" }, &reasons)
+}
+
+fn readiness_page(status: StatusCode, word: &str, reasons: &[String]) -> Page {
+    let body = serde_json::json!({ "status": word, "reasons": reasons });
+    Page::of(status, JSON, body.to_string())
+}

@@ -1,0 +1,182 @@
+//! The only place where outcomes become replies: one pass into one buffer, sent as it is.
+//!
+//! Invariants
+//! 1. Every reply has a `Spillgate-Request-Id`; every refusal is `application/problem+json` from the one table of codes.
+//! 2. A reply's buffer holds its permit until the last byte is handed to the socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use spillgate_admission::Permit;
+use spillgate_engine::Outcome;
+use spillgate_model::{Code, Datum, Refusal, Rows, json};
+
+use crate::problem::{self, Delay};
+use crate::stack::Ended;
+use crate::trail::{Facts, Trail};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("spillgate-request-id");
+const STALE: HeaderName = HeaderName::from_static("spillgate-stale");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A refusal, with what only HTTP needs beside it.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub(crate) refusal: Box<Refusal>,
+    /// `Allow`, for `method_not_allowed`.
+    pub(crate) allow: Option<String>,
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Denied { refusal: Box::new(refusal), allow: None }
+    }
+}
+
+/// Makes the reply, and ends the trail. `closing`: the server drains, so the connection is closed after it.
+pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: bool) -> Response<Full<Bytes>> {
+    let mut response = match ended {
+        Ok(Ended::Page(page)) => {
+            let mut response = reply(&trail, page.status, page.kind, page.body);
+            response.headers_mut().extend(page.header);
+            trail.forget();
+            response
+        }
+        Ok(Ended::Flow { outcome: Outcome::Rows { rows, next, affected, stale }, permit }) => {
+            let buffer = rows_body(&rows, next.as_deref(), affected, stale);
+            let facts = Facts {
+                status: 200,
+                rows: rows.len() as u64,
+                bytes: buffer.len() as u64,
+                truncated: rows.truncated(),
+                stale: stale.is_some(),
+                code: None,
+            };
+            drop(rows);
+            success(trail, buffer, permit, facts, stale)
+        }
+        Ok(Ended::Flow { outcome: Outcome::Value { value, stale }, permit }) => {
+            let buffer = value_body(&value);
+            let facts = Facts { status: 200, bytes: buffer.len() as u64, stale: stale.is_some(), ..Facts::default() };
+            drop(value);
+            success(trail, buffer, permit, facts, stale)
+        }
+        Ok(Ended::Flow { outcome: Outcome::Refused(refusal), permit }) => {
+            drop(permit);
+            refused(trail, &Denied { refusal, allow: None })
+        }
+        Err(denied) => refused(trail, &denied),
+    };
+    if closing {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn reply(trail: &Trail<'_>, status: StatusCode, kind: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    insert(&mut response, REQUEST_ID, trail.id.as_bytes());
+    response
+}
+
+/// Inserts a value that is visible ASCII by construction.
+fn insert(response: &mut Response<Full<Bytes>>, name: HeaderName, value: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts, stale: Option<Duration>) -> Response<Full<Bytes>> {
+    let body = Bytes::from_owner(Covered { buffer, _permit: permit });
+    let mut response = reply(&trail, StatusCode::OK, JSON, body);
+    if let Some(age) = stale {
+        response.headers_mut().insert(STALE, HeaderValue::from(age.as_secs()));
+    }
+    trail.end(facts);
+    response
+}
+
+/// A reply's bytes with what they were admitted by.
+struct Covered {
+    buffer: Vec<u8>,
+    _permit: Arc<Permit>,
+}
+
+impl AsRef<[u8]> for Covered {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+/// `{"rows":[…],"row_count":n,"truncated":false}` with `next`, `affected` and `stale_seconds` where they say something.
+pub(crate) fn rows_body(rows: &Rows, next: Option<&str>, affected: Option<u64>, stale: Option<Duration>) -> Vec<u8> {
+    // Names, quotes and separators of a row, and as much again as the cells hold: one allocation, seldom grown.
+    let names: usize = rows.columns().iter().map(|column| column.name.len() + 4).sum();
+    let mut out = Vec::with_capacity(128 + next.map_or(0, str::len) + rows.len() * (names + 2) + rows.held_bytes());
+    out.extend_from_slice(b"{\"rows\":");
+    json::write_rows(rows, &mut out);
+    out.extend_from_slice(b",\"row_count\":");
+    write_count(rows.len() as u64, &mut out);
+    out.extend_from_slice(if rows.truncated() { b",\"truncated\":true" } else { b",\"truncated\":false" });
+    if let Some(affected) = affected {
+        out.extend_from_slice(b",\"affected\":");
+        write_count(affected, &mut out);
+    }
+    if let Some(next) = next {
+        out.extend_from_slice(b",\"next\":");
+        json::write_text(next, &mut out);
+    }
+    if let Some(age) = stale {
+        out.extend_from_slice(b",\"stale_seconds\":");
+        write_count(age.as_secs(), &mut out);
+    }
+    out.push(b'}');
+    out
+}
+
+fn value_body(value: &Datum) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    json::write_datum(value, &mut out);
+    out
+}
+
+fn write_count(count: u64, out: &mut Vec<u8>) {
+    json::write_integer(i64::try_from(count).unwrap_or(i64::MAX), out);
+}
+
+fn refused(trail: Trail<'_>, denied: &Denied) -> Response<Full<Bytes>> {
+    let refusal = &*denied.refusal;
+    let delay = Delay::of(refusal, trail.number);
+    let body = problem::body(refusal, delay, &trail.id);
+    let facts = Facts { code: Some(refusal.code), status: refusal.status(), bytes: body.len() as u64, ..Facts::default() };
+    let status = StatusCode::from_u16(facts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = reply(&trail, status, PROBLEM, body.into());
+    if let Some(delay) = delay {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(delay.seconds()));
+    }
+    if let Some(allow) = &denied.allow {
+        insert(&mut response, ALLOW, allow.as_bytes());
+    }
+    if refusal.code == Code::Unauthenticated {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    let limits = trail.tenant().map(|(view, tenant)| view.live.tenants[tenant].limits);
+    if let Some((policy, state)) = limits.and_then(|limits| problem::rate_limit(refusal, &limits, delay)) {
+        insert(&mut response, RATE_LIMIT_POLICY, policy.as_bytes());
+        insert(&mut response, RATE_LIMIT, state.as_bytes());
+    }
+    if let Some(internal) = &refusal.internal {
+        tracing::warn!(request_id = &*trail.id, code = refusal.code.name(), internal, "a call failed");
+    }
+    trail.end(facts);
+    response
+}
