@@ -130,6 +130,19 @@ pub(crate) fn describe(error: &ExecutionError) -> String {
     }
 }
 
+/// Whether other values of the same types might not have failed.
+pub(crate) fn is_of_values(error: &ExecutionError) -> bool {
+    matches!(
+        error,
+        ExecutionError::IndexOutOfBounds(_)
+            | ExecutionError::DivisionByZero(_)
+            | ExecutionError::RemainderByZero(_)
+            | ExecutionError::Overflow(..)
+            | ExecutionError::DuplicateKey(_)
+            | ExecutionError::FunctionError { .. }
+    )
+}
+
 /// `_+_` as it is written.
 fn cel_operator(name: &str) -> &str {
     match name.trim_matches('_') {

@@ -19,7 +19,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use cel::{Context, Env, ParseErrors, Program};
+use cel::{Context, Env, ExecutionError, ParseErrors, Program};
 use spillgate_model::Datum;
 
 /// Most bytes of an expression's text.
@@ -132,6 +132,16 @@ impl Expression {
     }
     /// Evaluates over a scope: a map with `input`, `tenant`, `steps`.
     pub fn evaluate(&self, scope: &Scope<'_>) -> Result<Datum, ExpressionError> {
+        self.run(scope, |_| false)?.ok_or_else(|| ExpressionError::new("the expression could not be evaluated"))
+    }
+    /// Evaluates over samples of the right types, whose values mean nothing. `None`: it fails on these values but may not
+    /// on others (an index beyond a list, a text that is no number); an error is one of names or types.
+    pub fn prove(&self, samples: &Scope<'_>) -> Result<Option<Datum>, ExpressionError> {
+        self.run(samples, convert::is_of_values)
+    }
+
+    /// `None` where it fails in a way that `passes` over.
+    fn run(&self, scope: &Scope<'_>, passes: fn(&ExecutionError) -> bool) -> Result<Option<Datum>, ExpressionError> {
         let cost = self.cost(scope);
         if cost > MAX_COST {
             return Err(ExpressionError::new(format!(
@@ -142,7 +152,8 @@ impl Expression {
             let mut context = Context::with_env(ENVIRONMENT.clone());
             convert::bind(&mut context, &self.compiled.names.paths, scope);
             match self.compiled.program.execute(&context) {
-                Ok(value) => convert::to_datum(&value),
+                Ok(value) => convert::to_datum(&value).map(Some),
+                Err(error) if passes(&error) => Ok(None),
                 Err(error) => Err(ExpressionError::new(convert::describe(&error))),
             }
         };
