@@ -11,6 +11,9 @@ pub(crate) const TRUCKS: i64 = 10_000;
 /// Depots, each with a hundred trucks.
 pub(crate) const DEPOTS: i64 = TRUCKS / 100;
 
+/// Columns of each row.
+pub(crate) const COLUMN_COUNT: u16 = 7;
+
 const COLUMNS: &str = "id, plate, driver, active, odometer, speed, seen";
 
 /// The lookup by key.
@@ -21,6 +24,30 @@ pub(crate) fn one(marker: &str) -> String {
 /// The list of a hundred rows.
 pub(crate) fn list(marker: &str) -> String {
     format!("SELECT {COLUMNS} FROM trucks WHERE depot = {marker} ORDER BY id")
+}
+
+/// Every row, in no order.
+pub(crate) fn all() -> String {
+    format!("SELECT {COLUMNS} FROM trucks")
+}
+
+/// The table, for Derby, a statement each. It has ten rows to begin with and makes the others of them.
+pub(crate) fn derby_schema() -> [String; 4] {
+    let number = "a.d * 1000 + b.d * 100 + c.d * 10 + e.d + 1";
+    [
+        "CREATE TABLE digits (d INT)".to_owned(),
+        "INSERT INTO digits VALUES 0, 1, 2, 3, 4, 5, 6, 7, 8, 9".to_owned(),
+        "CREATE TABLE trucks (id BIGINT PRIMARY KEY, depot BIGINT NOT NULL, plate VARCHAR(20) NOT NULL, driver VARCHAR(60), \
+         active SMALLINT NOT NULL, odometer DECIMAL(12,3) NOT NULL, speed DOUBLE NOT NULL, seen TIMESTAMP NOT NULL)"
+            .to_owned(),
+        format!(
+            "INSERT INTO trucks SELECT n, (n - 1) / 100 + 1, 'FR-' || TRIM(CAST(CAST(n AS CHAR(10)) AS VARCHAR(10))) || '-X', \
+             CASE WHEN MOD(n, 5) = 0 THEN CAST(NULL AS VARCHAR(60)) ELSE 'Driver of Lyon-Venissieux' END, MOD(n, 2), \
+             CAST(n AS DECIMAL(12,3)) * 37.001, MOD(n, 90) + 0.5E0, \
+             {{fn TIMESTAMPADD(SQL_TSI_SECOND, n, TIMESTAMP('2026-11-01 10:00:00'))}} \
+             FROM (SELECT {number} AS n FROM digits a, digits b, digits c, digits e) AS numbers"
+        ),
+    ]
 }
 
 /// The table, for Postgres.

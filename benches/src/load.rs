@@ -49,10 +49,25 @@ struct Tally {
     failed: u64,
 }
 
+/// The time that is counted.
 #[derive(Clone, Copy)]
-struct Window {
-    begin: Instant,
-    end: Instant,
+pub(crate) struct Window {
+    /// First moment.
+    pub(crate) begin: Instant,
+    /// First moment that is not counted any more.
+    pub(crate) end: Instant,
+}
+
+impl Window {
+    /// One that begins after the warm-up.
+    pub(crate) fn after(warm_up: Duration, length: Duration) -> Self {
+        let begin = Instant::now() + warm_up;
+        Window { begin, end: begin + length }
+    }
+    /// How long it is.
+    pub(crate) fn length(&self) -> Duration {
+        self.end - self.begin
+    }
 }
 
 impl Round {
@@ -68,8 +83,7 @@ impl Round {
 
 /// Runs one round against a server.
 pub(crate) fn run(server: &Server, load: &Load) -> Result<Round> {
-    let begin = Instant::now() + load.warm_up;
-    let window = Window { begin, end: begin + load.window };
+    let window = Window::after(load.warm_up, load.window);
     let (address, callers) = (server.address, load.clone());
     let generator = std::thread::Builder::new().name("load".into()).spawn(move || call_all(address, &callers, window))?;
 

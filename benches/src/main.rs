@@ -3,6 +3,7 @@
 //! Servers are processes of their own; this process is the load generator. It measures and judges nothing: the only
 //! thing it insists on is that both sides give the same answers.
 
+mod bare;
 mod client;
 mod duel;
 mod fleet;
@@ -10,7 +11,6 @@ mod floor;
 mod folder;
 mod histogram;
 mod load;
-mod postgres;
 mod process;
 mod product;
 mod report;
@@ -82,6 +82,8 @@ enum Scenario {
     Postgres,
     /// Floor and product over SQLite.
     Sqlite,
+    /// Bare loops and product over IBM's driver.
+    Odbc,
     /// Five million rows asked, 150 allowed.
     Cap,
     /// From starting the demo to its first answered call.
@@ -111,6 +113,9 @@ impl Measure {
         }
         if wanted(Scenario::Sqlite) {
             report.comparisons.extend(scenario::sqlite::run(&settings)?);
+        }
+        if wanted(Scenario::Odbc) {
+            report.loops.extend(scenario::odbc::run(&settings)?);
         }
         if wanted(Scenario::Cap) {
             report.row_caps.extend(scenario::cap::run(&settings)?);

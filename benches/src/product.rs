@@ -36,13 +36,22 @@ pub(crate) struct Flow {
     pub(crate) columns: &'static str,
     /// `max_rows`.
     pub(crate) max_rows: usize,
+    /// `max_bytes`.
+    pub(crate) max_bytes: &'static str,
 }
 
 /// The two flows over the table of trucks.
 pub(crate) fn truck_flows(columns: &'static str) -> Vec<Flow> {
     vec![
-        Flow { name: "truck", path: "/trucks/{id}", sql: fleet::one(":id"), columns, max_rows: 1 },
-        Flow { name: "trucks_of_depot", path: "/depots/{depot}/trucks", sql: fleet::list(":depot"), columns, max_rows: 100 },
+        Flow { name: "truck", path: "/trucks/{id}", sql: fleet::one(":id"), columns, max_rows: 1, max_bytes: "64KiB" },
+        Flow {
+            name: "trucks_of_depot",
+            path: "/depots/{depot}/trucks",
+            sql: fleet::list(":depot"),
+            columns,
+            max_rows: 100,
+            max_bytes: "64KiB",
+        },
     ]
 }
 
@@ -101,7 +110,7 @@ memory = "192MiB"
 }
 
 fn flow_file(flow: &Flow) -> String {
-    let Flow { name, path, sql, columns, max_rows } = flow;
+    let Flow { name, path, sql, columns, max_rows, max_bytes } = flow;
     let input = match path.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
         Some((name, _)) => format!("[input.{name}]\ntype = \"integer\"\nmin = 1\nmax = 1000000\nabout = \"Its number.\"\n"),
         None => String::new(),
@@ -120,7 +129,7 @@ database = "fleet"
 sql = """{sql}"""
 {columns}
 max_rows = {max_rows}
-max_bytes = "64KiB"
+max_bytes = "{max_bytes}"
 "#
     )
 }

@@ -172,12 +172,11 @@ fn print_comparison(comparison: &Comparison) {
 }
 
 /// Prints loops over a driver.
-pub(crate) fn print_loops(loops: &[LoopComparison]) {
-    for LoopComparison { case, unit, threads, bare_per_second, product_per_second, ratio } in loops {
-        println!(
-            "{case}, {threads} threads: bare loop {bare_per_second:.0} {unit}/s, product {product_per_second:.0} {unit}/s, ratio {ratio:.2}"
-        );
-    }
+pub(crate) fn print_loops(loops: &LoopComparison) {
+    let LoopComparison { case, unit, threads, bare_per_second, product_per_second, ratio } = loops;
+    println!(
+        "{case}, {threads} at once: bare loop {bare_per_second:.0} {unit}/s, product {product_per_second:.0} {unit}/s, ratio {ratio:.2}"
+    );
 }
 
 /// Prints a row cap.

@@ -8,12 +8,11 @@ use anyhow::{Context, Result, ensure};
 use rusqlite::Connection;
 use serde::Deserialize;
 
-use super::Settings;
+use super::{Settings, postgres_with_trucks};
 use crate::client::{Client, get};
 use crate::duel::median;
 use crate::fleet;
 use crate::folder::Folder;
-use crate::postgres::Postgres;
 use crate::product::{self, Database, Flow, KEY, truck_flows};
 use crate::report::{RowCap, print_row_cap};
 
@@ -30,8 +29,7 @@ struct Reply {
 /// Runs it on Postgres and SQLite.
 pub(crate) fn run(settings: &Settings) -> Result<Vec<RowCap>> {
     let folder = Folder::new("cap-postgres")?;
-    let postgres = Postgres::start()?;
-    postgres.run_script(&fleet::postgres_schema()?)?;
+    let postgres = postgres_with_trucks()?;
     let streamed = format!("SELECT generate_series(1, {ASKED}) AS id, {NOTE} AS note");
     let over_postgres = measure("Postgres", "postgres", postgres.url(), streamed, settings, &folder)?;
     drop(postgres);
@@ -57,7 +55,7 @@ fn measure(
     let columns = r#"columns = { id = "integer", note = "text" }"#;
     let mut flows = truck_flows("");
     flows.truncate(1);
-    flows.push(Flow { name: "five_million", path: "/five-million", sql: streamed, columns, max_rows: ALLOWED });
+    flows.push(Flow { name: "five_million", path: "/five-million", sql: streamed, columns, max_rows: ALLOWED, max_bytes: "64KiB" });
     let server = product::start(&settings.product, &folder.path, settings.workers, &database, &flows)?;
     let mut calls = Calls::connect(server.address)?;
 

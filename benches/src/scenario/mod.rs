@@ -2,6 +2,7 @@
 
 pub(crate) mod cap;
 pub(crate) mod demo;
+pub(crate) mod odbc;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
@@ -9,9 +10,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use spillgate_test_support::postgres::Postgres;
 
 use crate::duel::{Arms, Case, Pace, compare};
-use crate::fleet::{DEPOTS, TRUCKS};
+use crate::fleet::{DEPOTS, TRUCKS, postgres_schema};
 use crate::folder::Folder;
 use crate::process::{Server, free_address};
 use crate::product::{self, Database, truck_flows};
@@ -66,4 +68,18 @@ fn compare_trucks(
         comparisons.extend(compared);
     }
     Ok(comparisons)
+}
+
+/// A Postgres server of this scenario with the table of trucks in it.
+fn postgres_with_trucks() -> Result<Postgres> {
+    let postgres = Postgres::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await?;
+        let driving = tokio::spawn(connection);
+        client.batch_execute(&postgres_schema()?).await?;
+        drop(client);
+        anyhow::Ok(driving.await??)
+    })?;
+    Ok(postgres)
 }

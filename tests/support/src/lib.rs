@@ -1,5 +1,9 @@
 //! Real databases for tests: each is private to the test program that starts it, listens on loopback only, and is gone
 //! when that program ends, however it ends.
 
+pub mod derby;
+pub mod narrow;
+pub mod odbc;
 pub mod postgres;
 pub mod server;
+pub mod shim;

@@ -125,8 +125,7 @@ fn serve(client: TcpStream, target: SocketAddr, link: &Arc<Link>) -> Result<()> 
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     link.state().sockets.extend([client.try_clone()?, server.try_clone()?]);
-    let pairs: [(TcpStream, TcpStream, Edit); 2] =
-        [(client.try_clone()?, server.try_clone()?, to_server), (server, client, to_client)];
+    let pairs: [(TcpStream, TcpStream, Edit); 2] = [(client.try_clone()?, server.try_clone()?, to_server), (server, client, to_client)];
     for (from, to, edit) in pairs {
         let link = link.clone();
         thread::spawn(move || {
