@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::databases::DatabaseMetrics;
 use crate::Telemetry;
+use crate::databases::DatabaseMetrics;
 
 /// A connection could not be made.
 pub fn database_unreachable(database: &DatabaseMetrics, detail: &str) {
@@ -68,16 +68,57 @@ pub fn config_started(telemetry: &Telemetry, version: &str) {
 }
 
 /// A reload was refused: nothing that runs has changed. `faults` are lines `FILE:LINE:COLUMN: MESSAGE`.
-pub fn reload_refused<'a>(telemetry: &Telemetry, faults: impl IntoIterator<Item = &'a str>) {
+pub fn reload_refused(telemetry: &Telemetry, faults: &[String]) {
     /// Faults written out; the rest is a number.
     const SHOWN: usize = 20;
     telemetry.process().reloads_refused.increment();
-    let mut faults = faults.into_iter();
-    for fault in faults.by_ref().take(SHOWN) {
+    for fault in faults.iter().take(SHOWN) {
         tracing::error!(fault, "configuration refused");
     }
-    let more = faults.count();
-    if more > 0 {
-        tracing::error!(more, "configuration refused: further faults");
+    if faults.len() > SHOWN {
+        tracing::error!(more = faults.len() - SHOWN, "configuration refused: further faults");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::tests::logged;
+
+    fn telemetry() -> Telemetry {
+        Telemetry::start(crate::TelemetryOptions::default()).expect("nothing to start")
+    }
+
+    #[test]
+    fn what_happened_is_logged_and_counted_together() {
+        let telemetry = telemetry();
+        let database = telemetry.database_metrics("as400");
+        let lines = logged("info", || {
+            database_unreachable(&database, "connection refused");
+            seat_lost(&database, "link gone");
+            statement_cancelled(&database, "truck_position", "deadline", Duration::from_millis(2_000));
+            reload_applied(&telemetry, "v2");
+            reload_refused(&telemetry, &["flows/a.toml:3:1: unknown key".to_owned()]);
+        });
+        let messages: Vec<_> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+        let expected = ["database unreachable", "seat lost", "statement cancelled", "configuration applied", "configuration refused"];
+        assert_eq!(messages, expected);
+        assert_eq!(lines[4]["fault"], "flows/a.toml:3:1: unknown key");
+        assert_eq!([&database.connect_failures, &database.lost, &database.cancels].map(crate::Counter::value), [1, 1, 1]);
+        assert_eq!((telemetry.process().reloads(), telemetry.process().config_version().as_deref()), ((1, 1), Some("v2")));
+    }
+
+    #[test]
+    fn a_storm_of_one_database_is_counted_in_full_and_hides_no_other() {
+        let telemetry = telemetry();
+        let (noisy, quiet) = (telemetry.database_metrics("noisy"), telemetry.database_metrics("quiet"));
+        let lines = logged("info", || {
+            (0..500).for_each(|_| database_unreachable(&noisy, "refused"));
+            database_unreachable(&quiet, "refused");
+        });
+        assert_eq!(noisy.connect_failures.value(), 500);
+        assert!(lines.len() < 20 && lines.iter().any(|line| line["database"] == "quiet"), "{} lines", lines.len());
+        let page = telemetry.render_metrics();
+        assert!(page.contains("spillgate_log_lines_held_back_total 49"), "{page}");
     }
 }

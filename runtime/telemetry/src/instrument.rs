@@ -50,10 +50,8 @@ impl Gauge {
 }
 
 /// Upper bounds of the buckets in microseconds; one more bucket holds what is longer.
-pub(crate) const BOUNDS_US: [u64; 15] = [
-    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
-    30_000_000,
-];
+pub(crate) const BOUNDS_US: [u64; 15] =
+    [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000];
 
 const _: () = {
     let mut index = 1;

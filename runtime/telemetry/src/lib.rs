@@ -31,7 +31,7 @@ use std::sync::{Arc, LockResult, Mutex};
 use std::time::{Duration, SystemTime};
 
 pub use access::{AccessRecord, TEXT_BYTES};
-pub use calls::{CALL_SERIES, CallMetrics, CallTable, RunningCall};
+pub use calls::{CALL_SERIES, CallMetrics, RunningCall};
 pub use databases::{DatabaseMetrics, StatementOutcome};
 pub use instrument::{Counter, Gauge, Histogram};
 pub use process::ProcessMetrics;
@@ -124,7 +124,7 @@ impl Telemetry {
         Ok(Telemetry { inner: Arc::new(inner) })
     }
 
-    /// Counts for a tenant and flow of the configuration (or [`names::UNKNOWN`]). For the path of a call: [`CallTable`].
+    /// Counts for a tenant and flow of the configuration (or [`names::UNKNOWN`]). Ask once and hold it: it takes a lock.
     pub fn call_metrics(&self, tenant: &str, flow: &str) -> Arc<CallMetrics> {
         self.inner.calls.get(tenant, flow)
     }
