@@ -17,8 +17,8 @@ fn serve(databases: &str, flows: &[(&str, &str)]) -> Server {
     })
 }
 
-fn postgres_database(name: &str) -> String {
-    let url = postgres::shared().database(name);
+fn postgres_database() -> String {
+    let url = postgres::shared().url();
     format!("[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\n")
 }
 
@@ -45,7 +45,7 @@ fn assert_large(server: &Server) {
 #[test]
 fn c1_integers_beyond_two_to_the_53rd_stay_exact_and_text_that_looks_like_a_number_stays_text_on_postgres() {
     let columns = "columns = { above = \"integer\", below = \"integer\", safe = \"integer\", looks_like_a_number = \"text\", agent = \"text\" }\n";
-    assert_large(&serve(&postgres_database("large"), &[("large.toml", &(flow("large", LARGE, "") + columns))]));
+    assert_large(&serve(&postgres_database(), &[("large.toml", &(flow("large", LARGE, "") + columns))]));
 }
 
 #[test]
@@ -68,7 +68,7 @@ const ECHO_INPUTS: &str = "[input.number]\ntype = \"integer\"\nrequired = false\
 #[test]
 fn c2_omitted_null_and_the_word_null_are_three_things() {
     let text = flow("echo", ECHO, ECHO_INPUTS).replace("GET /echo", "POST /echo");
-    let server = serve(&postgres_database("echo"), &[("echo.toml", &text)]);
+    let server = serve(&postgres_database(), &[("echo.toml", &text)]);
     for (body, expected) in [
         ("{}", r#"{"number":null,"word":null,"count":0}"#),
         (r#"{"number":null,"word":null}"#, r#"{"number":null,"word":null,"count":0}"#),
@@ -97,7 +97,7 @@ fn c2_omitted_null_and_the_word_null_are_three_things() {
 
 #[test]
 fn c3_a_value_never_becomes_part_of_a_statement() {
-    for (name, database) in [("injection", postgres_database("injection")), ("injection", SQLITE.to_owned())] {
+    for (name, database) in [("injection", postgres_database()), ("injection", SQLITE.to_owned())] {
         let text = flow(name, "SELECT :word AS word WHERE 1 = 1", "[input.word]\ntype = \"text\"\nabout = \"A word.\"\n");
         let text = text.replace("SELECT :word", "SELECT CAST(:word AS TEXT)");
         let server = serve(&database, &[("injection.toml", &text)]);
@@ -130,7 +130,7 @@ fn c3_a_parameter_where_a_table_name_stands_is_refused_when_the_file_is_read() {
 #[test]
 fn c6_wall_times_keep_their_digits_and_only_zoned_ones_have_an_offset() {
     let sql = "SELECT TIMESTAMP '2026-03-08 02:30:00' AS wall, DATE '2026-03-08' AS day, TIMESTAMPTZ '2026-03-08 02:30:00+00' AS zoned, TIMESTAMP '2026-03-08 02:30:00.123456' AS fine";
-    let server = serve(&postgres_database("times"), &[("times.toml", &flow("times", sql, ""))]);
+    let server = serve(&postgres_database(), &[("times.toml", &flow("times", sql, ""))]);
     let row = server.get("reader-key-1", "/api/times").json()["rows"][0].clone();
     assert_eq!(row["wall"], "2026-03-08T02:30:00");
     assert_eq!(row["day"], "2026-03-08");
@@ -167,7 +167,7 @@ fn assert_capped(server: &Server) {
 fn c5_a_row_cap_is_told_and_costs_no_memory_on_postgres() {
     let sql = "SELECT n FROM generate_series(1, CAST(:total AS BIGINT)) AS n";
     let input = "[input.total]\ntype = \"integer\"\nabout = \"Rows.\"\n";
-    let database = postgres_database("many") + "pool = { max = 1 }\n";
+    let database = postgres_database() + "pool = { max = 1 }\n";
     assert_capped(&serve(&database, &[("many.toml", &(flow("many", sql, input) + "max_rows = 150\n"))]));
 }
 
