@@ -15,29 +15,44 @@ pub const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Appends `{"COLUMN":cell,…}` for each row, with brackets around.
 pub fn write_rows(rows: &Rows, out: &mut Vec<u8>) {
-    let keys: Vec<Vec<u8>> = rows
-        .columns()
-        .iter()
-        .map(|column| {
-            let mut key = Vec::with_capacity(column.name.len() + 4);
-            write_text(&column.name, &mut key);
-            key.push(b':');
-            key
-        })
-        .collect();
+    let keys = Keys::of(rows);
     out.push(b'[');
     for (index, row) in rows.iter().enumerate() {
-        out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
-        for (position, (cell, key)) in row.iter().zip(&keys).enumerate() {
-            if position > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(key);
+        if index > 0 {
+            out.push(b',');
+        }
+        for (position, cell) in row.iter().enumerate() {
+            out.extend_from_slice(keys.get(position));
             write_cell(rows, *cell, out);
         }
         out.push(b'}');
     }
     out.push(b']');
+}
+
+/// What stands before each cell of a row (`{"A":`, `,"B":`), escaped once, in one buffer.
+struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn of(rows: &Rows) -> Self {
+        let columns = rows.columns();
+        let length: usize = columns.iter().map(|column| column.name.len() + 4).sum();
+        let mut keys = Keys { bytes: Vec::with_capacity(length), ends: Vec::with_capacity(columns.len()) };
+        for (position, column) in columns.iter().enumerate() {
+            keys.bytes.push(if position == 0 { b'{' } else { b',' });
+            write_text(&column.name, &mut keys.bytes);
+            keys.bytes.push(b':');
+            keys.ends.push(keys.bytes.len());
+        }
+        keys
+    }
+    fn get(&self, position: usize) -> &[u8] {
+        let start = position.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[position]]
+    }
 }
 
 fn write_cell(rows: &Rows, cell: Cell, out: &mut Vec<u8>) {
