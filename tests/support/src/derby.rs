@@ -1,8 +1,10 @@
-//! Apache Derby, the stand-in for a Db2 server, with a database in memory.
+//! Apache Derby, the stand-in for a Db2 server, with a database in a folder of its own. (One in memory would do, but IBM's driver
+//! writes names in capitals, and Derby knows `memory:` in small letters only.)
 //!
 //! One Java process is both: `ij`, Derby's own console, which opens the database embedded, and the network server that
 //! clients reach (through [`crate::shim`]). The console stays open: it seeds, and it shows what the database itself says is
-//! running, past any driver. It reads from a pipe of this process, so it ends when this process ends, however that ends.
+//! running, past any driver. It reads from a pipe of this process, so it ends when this process ends, however that ends;
+//! the shell that started it then removes the folder.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The database's name as clients write it.
-pub const DATABASE: &str = "memory:FLEET";
+pub const DATABASE: &str = "FLEET";
 /// User and password; neither is checked, but both are needed.
 pub const USER: &str = "app";
 /// See [`USER`].
@@ -23,8 +25,12 @@ pub struct Derby {
     console: Mutex<Console>,
 }
 
+/// Runs Java and cleans up behind it.
+const GUARD: &str = r#"java "$@"; rm -rf "$DERBY_FOLDER""#;
+
 struct Console {
-    input: ChildStdin,
+    /// Closed to end it.
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     commands: u64,
 }
@@ -39,9 +45,14 @@ impl Derby {
     pub fn start() -> Derby {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
         let jars = ["derby", "derbynet", "derbytools"].map(|name| format!("/usr/share/java/{name}.jar")).join(":");
-        let mut child = Command::new("java")
+        let folder = std::env::temp_dir().join(format!("spillgate-derby-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for Derby");
+        let mut child = Command::new("sh")
+            .args(["-c", GUARD, "java"])
+            .env("DERBY_FOLDER", &folder)
             .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"])
             .args(["-Dderby.stream.error.file=/dev/null", "-Dderby.drda.startNetworkServer=true", "-Dderby.drda.host=127.0.0.1"])
+            .args(["-Dderby.system.durability=test", &format!("-Dderby.system.home={}", folder.display())])
             .arg(format!("-Dderby.drda.portNumber={port}"))
             .args(["-cp", &jars, "org.apache.derby.tools.ij"])
             .current_dir(std::env::temp_dir())
@@ -54,7 +65,7 @@ impl Derby {
         let derby = Derby {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             child,
-            console: Mutex::new(Console { input, output, commands: 0 }),
+            console: Mutex::new(Console { input: Some(input), output, commands: 0 }),
         };
         derby.run(&format!("connect 'jdbc:derby:{DATABASE};create=true;user={USER};password={PASSWORD}'"));
         // The console's first answer does not mean that the network server listens already; it accepts or it will never.
@@ -86,7 +97,7 @@ impl Derby {
 
 impl Drop for Derby {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
+        self.console.get_mut().unwrap_or_else(PoisonError::into_inner).input = None;
         let _reaped = self.child.wait();
     }
 }
@@ -96,7 +107,8 @@ impl Console {
     fn ask(&mut self, statement: &str) -> String {
         self.commands += 1;
         let marker = format!("end-of-answer-{}", self.commands);
-        writeln!(self.input, "{statement};\nvalues '{marker}';").and_then(|()| self.input.flush()).expect("Derby's console is there");
+        let input = self.input.as_mut().expect("open until it is dropped");
+        writeln!(input, "{statement};\nvalues '{marker}';").and_then(|()| input.flush()).expect("Derby's console is there");
         let mut printed = String::new();
         let mut line = String::new();
         while !line.contains(&marker) {
