@@ -78,6 +78,7 @@ codes! {
     Unauthenticated "unauthenticated" 401 Caller No "No valid key" "Ask the operator for a key; trying other keys or tools will not help.";
     Forbidden "forbidden" 403 Caller No "Not allowed" "This caller may not do this; do not try other ways to reach the same data.";
     UnknownFlow "unknown_flow" 404 Caller No "No such flow" "Read /openapi.json for the flows this key may call.";
+    UnknownPage "unknown_page" 404 Caller No "No such page" "Check the path against the documentation of this listener.";
     UnknownJob "unknown_job" 404 Caller No "No such job" "Check the job id; a job is visible only to the tenant that started it.";
     Empty "empty" 404 Caller No "Nothing found" "No row matches this input; check the identifiers instead of calling again.";
     ResultGone "result_gone" 410 Caller No "The result is no longer kept" "The job ended; its result was dropped, so read the data with another flow.";

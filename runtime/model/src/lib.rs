@@ -12,6 +12,7 @@ pub mod datum;
 pub mod flowfile;
 pub mod json;
 pub mod limits;
+pub mod problem;
 pub mod refusal;
 pub mod rows;
 pub mod secret;
