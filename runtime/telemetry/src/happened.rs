@@ -4,6 +4,7 @@
 //! 1. A kind (per database, where it is about one) writes a few lines in ten seconds at most; the next line says how many were held back.
 //! 2. What is passed in is already scrubbed of secrets by whoever made it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::Telemetry;
@@ -77,6 +78,18 @@ pub fn reload_refused(telemetry: &Telemetry, faults: &[String]) {
     }
     if faults.len() > SHOWN {
         tracing::error!(more = faults.len() - SHOWN, "configuration refused: further faults");
+    }
+}
+
+/// An operator changed something, or tried to: who, from where, what, and how it ended.
+pub fn admin_change(admin: &str, remote: IpAddr, change: &str, outcome: &str) {
+    tracing::info!(admin, %remote, change, outcome, "changed by an operator");
+}
+
+/// Somebody without a right to it asked the admin face.
+pub fn admin_denied(telemetry: &Telemetry, remote: IpAddr, code: &str, why: &str) {
+    if let Some(held_back) = telemetry.process().admin_denied.pass() {
+        tracing::warn!(%remote, code, why, held_back, "admin request denied");
     }
 }
 

@@ -28,6 +28,7 @@ pub struct ProcessMetrics {
     pub(crate) config_version: Mutex<Option<Box<str>>>,
     pub(crate) started: Instant,
     pub(crate) call_failed: Throttle,
+    pub(crate) admin_denied: Throttle,
 }
 
 impl Default for ProcessMetrics {
@@ -35,6 +36,7 @@ impl Default for ProcessMetrics {
         let log_held_back = Arc::default();
         ProcessMetrics {
             call_failed: Throttle::new(&log_held_back),
+            admin_denied: Throttle::new(&log_held_back),
             log_held_back,
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
