@@ -7,6 +7,7 @@
 //!    `Plan` is handed out in an `Arc`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use spillgate_expression::Expression;
 use spillgate_model::{Secret, Type, Value, units::Rate};
+
+use crate::explain::LimitLine;
 
 /// Where something stands: shown by `explain`, faults and the admin face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,15 @@ pub enum Origin {
         /// From 1.
         line: usize,
     },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => out.write_str("default"),
+            Origin::File { path, line } => write!(out, "{}:{line}", path.display()),
+        }
+    }
 }
 
 /// A limit with the place it comes from.
@@ -55,8 +67,12 @@ pub struct Plan {
     pub flows: Vec<Arc<Flow>>,
     /// What `check` says without failing (unlimited limits, flows with all allowed, …).
     pub notes: Vec<String>,
-    /// Files and folders read: what the folder watch looks at.
+    /// Configuration files read (server file, includes, flows, statements): what the folder watch looks at.
     pub files: Vec<PathBuf>,
+    /// Files that secrets were read from.
+    pub secret_files: Vec<PathBuf>,
+    /// Every limit with its origin: see [`crate::explain`].
+    pub limits: Vec<LimitLine>,
 }
 
 /// `[server]`, `[store]` and `[telemetry]`.
@@ -140,11 +156,21 @@ pub struct TenantPlan {
 impl TenantPlan {
     /// Whether this tenant may call that flow.
     pub fn may_call(&self, flow: &str) -> bool {
-        self.flows.iter().any(|pattern| match pattern.split_once('*') {
-            None => pattern == flow,
-            Some((head, tail)) => flow.len() >= head.len() + tail.len() && flow.starts_with(head) && flow.ends_with(tail),
-        })
+        self.flows.iter().any(|pattern| matches(pattern, flow))
     }
+}
+
+/// Whether a name fits a pattern; each `*` stands for any letters.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else { return false };
+    let Some(tail) = parts.next_back() else { return rest.is_empty() };
+    // Leftmost places for the parts between leave most room for the tail.
+    for part in parts {
+        let Some(found) = rest.find(part) else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    rest.ends_with(tail)
 }
 
 /// A tenant's class.

@@ -1,0 +1,286 @@
+//! One flow file after the other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use spillgate_model::limits::{FLOWS, STEPS_PER_FLOW};
+use spillgate_model::units::{ByteSize, show_duration};
+
+use crate::keys::flow::ROOT;
+use crate::place::FileText;
+use crate::plan::{Action, CachePlan, Effect, Flow, PageKey, PagePlan, Step};
+use crate::raw::printable;
+use crate::sql::page::{KeyText, read_key};
+use crate::walk::read_file;
+use crate::written::Table;
+
+use super::endpoint::endpoint;
+use super::expression::{self, Names};
+use super::input::{Surroundings, inputs};
+use super::roots::Roots;
+use super::routes::Taken;
+use super::statement::Paging;
+use super::step::{Steps, names};
+use super::{Checker, Naming, World, check_name, test};
+
+/// Every `*.toml` below the folder, in name order of the flows.
+pub(crate) fn flows(checker: &mut Checker<'_>, roots: &Roots, folder: &Path, world: &World<'_>) -> Vec<Flow> {
+    let place = roots.section("server").map_or(roots.place.clone(), |table| table.place_of("flows"));
+    let files = match checker.source.files(folder, true) {
+        Ok(files) => files,
+        Err(error) => {
+            if !checker.incomplete {
+                checker.faults.add(&place, format!("the folder of flows {} {error}", folder.display()));
+            }
+            return Vec::new();
+        }
+    };
+    let is_flow = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let files: Vec<_> = files.into_iter().filter(is_flow).collect();
+    if files.len() > FLOWS {
+        checker.faults.add(&place, format!("{} holds more than {FLOWS} flows", folder.display()));
+    }
+    let mut taken = Taken::default();
+    let mut flows: Vec<Flow> = files.iter().take(FLOWS).filter_map(|path| flow(checker, path, world, &mut taken)).collect();
+    if files.is_empty() {
+        checker.notes.push(format!("{} holds no flow", folder.display()));
+    }
+    flows.sort_by(|left, right| left.name.cmp(&right.name));
+    flows
+}
+
+fn flow(checker: &mut Checker<'_>, path: &Path, world: &World<'_>, taken: &mut Taken) -> Option<Flow> {
+    let file = checker.read(path, None)?;
+    let (table, whole) = read_file(&mut checker.walk(&file), &ROOT);
+    if !whole {
+        return None;
+    }
+    let faults = checker.faults.count();
+    let flow = checked(checker, &file, &table, world, taken)?;
+    (checker.faults.count() == faults).then_some(flow)
+}
+
+fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world: &World<'_>, taken: &mut Taken) -> Option<Flow> {
+    let writes = table.text("effect").value == "write";
+    let name = table.located("name");
+    if let Some(name) = &name {
+        check_name(checker, "a flow", &name.value, Naming::Identifier, &name.place);
+    }
+    let endpoint = table.located("http").and_then(|written| endpoint(checker, &written, writes));
+    taken.add(checker, name.as_ref(), endpoint.as_ref());
+    let flow_name: Arc<str> = name.map_or(Arc::from(""), |name| Arc::from(name.value));
+    let callers: Vec<_> = world.tenants.iter().filter(|tenant| tenant.may_call(&flow_name)).collect();
+    let path = endpoint.as_ref().map_or(&[][..], |endpoint| &endpoint.parameters);
+    let paging = paging(checker, table);
+    let around = Surroundings { path, paged: table.has("page"), callers: callers.clone() };
+    let inputs = inputs(checker, &around, table.named("input"));
+    let cache = cache(checker, table, writes);
+
+    let written = table.tables("step");
+    if written.is_empty() && table.has("step") && !table.is_broken("step") || written.len() > STEPS_PER_FLOW {
+        checker.faults.add(&table.place_of("step"), format!("a flow has from 1 to {STEPS_PER_FLOW} steps, found {}", written.len()));
+    }
+    let step_names = names(checker, written);
+    let mut steps = Steps {
+        world,
+        names: Names { inputs: &inputs, callers: &callers, steps: &step_names },
+        subject: format!("flow.{flow_name}"),
+        writes,
+        has_stale: cache.as_ref().is_some_and(|cache| !cache.stale_if_error.is_zero()),
+        paging,
+        used: vec![false; inputs.len()],
+        uncertain: false,
+        statements: Vec::new(),
+        databases: Vec::new(),
+    };
+    limits(checker, table, &steps.subject);
+    let mut proven: Vec<(Step, &Table)> = Vec::new();
+    for (index, table) in written.iter().enumerate() {
+        if let Some(step) = steps.step(checker, index, table) {
+            proven.push((step, table));
+        }
+    }
+    expression::prove(checker, &inputs, &callers, &proven);
+    for ((name, _), used) in table.named("input").iter().zip(&steps.used) {
+        if !used && !steps.uncertain {
+            checker.faults.add(&name.place, format!("the input `{}` is used by no statement and no expression", name.value));
+        }
+    }
+    let memory = memory(&proven);
+    check_memory(checker, table, memory, world);
+    shared_cache(checker, table, cache.as_ref(), &inputs, &proven);
+    let page = page(checker, table, &steps.paging, &proven, written.len());
+    let tests = test::tests(checker, table, world, &flow_name, &proven);
+    let version = version(file, &steps, world);
+    let endpoint = endpoint?;
+    if table.text("about").value.is_empty() {
+        checker.notes.push(format!("{}: the flow {flow_name} has no `about`, by which callers choose it", file.path.display()));
+    }
+    let deadline = table.time("deadline").into_limit();
+    Some(Flow {
+        name: flow_name,
+        about: table.text("about").value,
+        method: endpoint.method,
+        path: endpoint.path,
+        effect: if writes { Effect::Write } else { Effect::Read },
+        deadline,
+        cache,
+        page,
+        inputs: inputs.into(),
+        steps: proven.into_iter().map(|(step, _)| step).collect(),
+        tests,
+        version,
+        memory,
+        file: file.path.clone(),
+    })
+}
+
+fn limits(checker: &mut Checker<'_>, table: &Table, subject: &str) {
+    let deadline = table.time("deadline");
+    checker.limit(subject, "flow.deadline", &deadline, show_duration(deadline.value));
+    if let Some(page) = table.table("page") {
+        let (size, max) = (page.integer("size"), page.integer("max"));
+        checker.limit(subject, "flow.page.size", &size, size.value.to_string());
+        checker.limit(subject, "flow.page.max", &max, max.value.to_string());
+    }
+}
+
+fn cache(checker: &mut Checker<'_>, table: &Table, writes: bool) -> Option<CachePlan> {
+    let cache = table.table("cache")?;
+    if writes {
+        checker.faults.add(&table.key_place("cache"), "a flow that writes has no `cache`");
+    }
+    Some(CachePlan {
+        fresh: cache.written_time("fresh")?.value,
+        stale_if_error: cache.time("stale_if_error").value,
+        shared: cache.boolean("shared").value,
+    })
+}
+
+/// `shared = true` only where nothing of the tenant is read.
+fn shared_cache(
+    checker: &mut Checker<'_>,
+    table: &Table,
+    cache: Option<&CachePlan>,
+    inputs: &[crate::plan::Input],
+    steps: &[(Step, &Table)],
+) {
+    if !cache.is_some_and(|cache| cache.shared) {
+        return;
+    }
+    let place = table.table("cache").map_or(table.place.clone(), |cache| cache.place_of("shared"));
+    let input = inputs.iter().find(|input| input.from_tenant.is_some()).map(|input| format!("the input `{}`", input.name));
+    let expression = expressions(steps).any(|expression| expression.names().paths.iter().any(|path| path.starts_with("tenant.")));
+    if let Some(reader) = input.or(expression.then(|| "an expression".to_owned())) {
+        checker.faults.add(&place, format!("one reply for all tenants would be wrong: {reader} reads from the tenant"));
+    }
+}
+
+fn expressions<'a>(steps: &'a [(Step, &Table)]) -> impl Iterator<Item = &'a spillgate_expression::Expression> {
+    steps.iter().flat_map(|(step, _)| {
+        let of_action = match &step.action {
+            Action::Map(map) => Some(map),
+            Action::Http(http) => http.body.as_ref(),
+            Action::Sql(_) | Action::Route => None,
+        };
+        step.when.iter().chain(of_action).chain(step.route.iter().map(|(when, _)| when))
+    })
+}
+
+/// The sum of what the steps may hold, twice where an expression makes a tree of it.
+fn memory(steps: &[(Step, &Table)]) -> u64 {
+    let is_read = |step: &Step| {
+        let (rows, value) = (format!("steps.{}.rows", step.name), format!("steps.{}.value", step.name));
+        expressions(steps).any(|expression| expression.names().paths.iter().any(|path| *path == rows || *path == value))
+    };
+    let of_step = |step: &Step| match &step.action {
+        Action::Sql(sql) => sql.max_bytes as u64,
+        Action::Http(http) => http.max_bytes as u64,
+        Action::Map(_) | Action::Route => 0,
+    };
+    steps.iter().map(|(step, _)| of_step(step) * if is_read(step) { 2 } else { 1 }).sum()
+}
+
+/// A call that can never be let in is a fault.
+fn check_memory(checker: &mut Checker<'_>, table: &Table, memory: u64, world: &World<'_>) {
+    if memory > world.memory && !checker.incomplete {
+        let (needed, given) = (ByteSize(memory), ByteSize(world.memory));
+        let place = table.place_of("step");
+        checker.faults.add(
+            &place,
+            format!("a call needs {needed} (the sum of `max_bytes`, twice where expressions read the rows), `[server] memory` is {given}"),
+        );
+    }
+}
+
+fn paging(checker: &mut Checker<'_>, table: &Table) -> Option<Paging> {
+    let page = table.table("page")?;
+    let (size, max) = (page.integer("size"), page.integer("max"));
+    if size.value > max.value {
+        checker.faults.add(&page.place_of("size"), format!("`size` ({}) is more than `max` ({})", size.value, max.value));
+    }
+    let mut keys: Vec<KeyText> = Vec::new();
+    for written in page.texts("key") {
+        let Some(place) = written.place else { continue };
+        match read_key(&written.value) {
+            Some(key) if keys.iter().any(|known| known.column == key.column) => {
+                checker.faults.add(&place, format!("`{}` stands in the key twice", key.column));
+            }
+            Some(key) => keys.push(key),
+            None => {
+                checker
+                    .faults
+                    .add(&place, format!("expected a column such as \"ID\" or \"SEEN desc\", found \"{}\"", printable(&written.value)));
+            }
+        }
+    }
+    if keys.is_empty() && page.has("key") && !page.is_broken("key") && page.list("key").is_empty() {
+        checker.faults.add(&page.place_of("key"), "expected at least one column");
+    }
+    (!keys.is_empty()).then(|| Paging { keys, max: usize::try_from(max.value).unwrap_or(1) })
+}
+
+/// The paged step is the last one; its key is among its columns.
+fn page(checker: &mut Checker<'_>, table: &Table, paging: &Option<Paging>, steps: &[(Step, &Table)], written: usize) -> Option<PagePlan> {
+    let (page, paging) = (table.table("page")?, paging.as_ref()?);
+    let last = table.tables("step").last()?;
+    if !last.has("sql") && !last.has("sql_file") {
+        checker.faults.add(&table.key_place("page"), "the last step of a paged flow is a `sql` step");
+        return None;
+    }
+    for key in ["when", "on_error", "on_empty"].iter().filter(|key| last.has(key)) {
+        checker.faults.add(&last.key_place(key), format!("a paged step has no `{key}`"));
+    }
+    let (step, _) = steps.last().filter(|(step, _)| step.line == last.place.line())?;
+    if let Action::Sql(sql) = &step.action
+        && !sql.columns.is_empty()
+    {
+        for (key, place) in paging.keys.iter().zip(page.list("key")) {
+            if !sql.columns.iter().any(|(name, _)| name.eq_ignore_ascii_case(&key.column)) {
+                checker.faults.add(&place.place, format!("`{}` is not among the step's `columns`", key.column));
+            }
+        }
+    }
+    Some(PagePlan {
+        key: paging.keys.iter().map(PageKey::from).collect(),
+        size: usize::try_from(page.integer("size").value).unwrap_or(1),
+        max: paging.max,
+        step: written - 1,
+    })
+}
+
+/// Hash of the file, of every file it names, and of the databases it reads.
+fn version(file: &FileText, steps: &Steps<'_>, world: &World<'_>) -> u64 {
+    let mut digest = Sha256::new();
+    for text in std::iter::once(&file.text).chain(&steps.statements) {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text.as_bytes());
+    }
+    for database in &steps.databases {
+        digest.update(world.databases[*database].identity);
+    }
+    let mut first = [0u8; 8];
+    first.copy_from_slice(&digest.finalize()[..8]);
+    u64::from_le_bytes(first)
+}

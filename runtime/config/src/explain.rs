@@ -1,0 +1,64 @@
+//! Every limit that applies to a call, and where it comes from.
+
+use crate::plan::{Action, Origin, Plan};
+
+/// A limit as the checker recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitLine {
+    /// `server`, `database.NAME`, `tenant.NAME` or `flow.NAME`.
+    pub subject: String,
+    /// Such as `tenant.rate`.
+    pub name: String,
+    /// As the files write it.
+    pub value: String,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// One line of `spillgate explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The limit's name.
+    pub name: String,
+    /// Its value, as the files write it.
+    pub value: String,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// Why nothing can be explained.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ExplainError {
+    #[error("there is no tenant {0}")]
+    UnknownTenant(String),
+    #[error("there is no flow {0}")]
+    UnknownFlow(String),
+    #[error("tenant {tenant} may not call {flow}: its `flows` are {allowed}")]
+    NotAllowed { tenant: String, flow: String, allowed: String },
+}
+
+/// Every limit that applies when `tenant` calls `flow`, the tenant's first, then the flow's, its databases', the server's.
+pub fn explain(plan: &Plan, tenant: &str, flow: &str) -> Result<Vec<Explained>, ExplainError> {
+    let known = plan.tenants.iter().find(|known| &*known.name == tenant);
+    let caller = known.ok_or_else(|| ExplainError::UnknownTenant(tenant.into()))?;
+    let called = plan.flows.iter().find(|known| &*known.name == flow).ok_or_else(|| ExplainError::UnknownFlow(flow.into()))?;
+    if !caller.may_call(flow) {
+        let allowed = caller.flows.join(", ");
+        return Err(ExplainError::NotAllowed { tenant: tenant.into(), flow: flow.into(), allowed });
+    }
+    let mut subjects = vec![format!("tenant.{tenant}"), format!("flow.{flow}")];
+    for step in &called.steps {
+        let Action::Sql(sql) = &step.action else { continue };
+        let subject = format!("database.{}", plan.databases[sql.database].name);
+        if !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+    }
+    subjects.push("server".into());
+    let of = |subject: &String| {
+        let lines = plan.limits.iter().filter(move |line| line.subject == *subject);
+        lines.map(|line| Explained { name: line.name.clone(), value: line.value.clone(), origin: line.origin.clone() }).collect::<Vec<_>>()
+    };
+    Ok(subjects.iter().flat_map(of).collect())
+}

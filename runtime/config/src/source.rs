@@ -1,0 +1,132 @@
+//! Where files and the environment come from: the checker's only way to the outside.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use spillgate_model::limits::FILE_BYTES;
+
+/// Why a file or folder could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// Nothing of that name.
+    #[error("does not exist")]
+    Missing,
+    /// Over the hard limit.
+    #[error("is larger than 4MiB")]
+    TooLarge,
+    /// Not UTF-8.
+    #[error("is not UTF-8 text")]
+    NotText,
+    /// Folders nested too deep, or too many files.
+    #[error("holds too many files or folders")]
+    TooMany,
+    /// Anything else the system says.
+    #[error("cannot be read: {0}")]
+    System(std::io::ErrorKind),
+}
+
+/// Reads files and the environment. The checker is pure over it.
+pub trait Source {
+    /// The text of a file.
+    fn read(&self, path: &Path) -> Result<String, SourceError>;
+    /// The files in a folder (with `deep`, below it), sorted, without hidden ones.
+    fn files(&self, folder: &Path, deep: bool) -> Result<Vec<PathBuf>, SourceError>;
+    /// An environment variable.
+    fn environment(&self, name: &str) -> Option<String>;
+}
+
+/// Folders below `flows` are followed this deep.
+const DEPTH: usize = 8;
+/// Files looked at in one folder tree.
+const FILES: usize = 50_000;
+
+/// The real one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl Source for Disk {
+    fn read(&self, path: &Path) -> Result<String, SourceError> {
+        let file = std::fs::File::open(path).map_err(|error| system(&error))?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| system(&error))?;
+        if bytes.len() as u64 > FILE_BYTES {
+            return Err(SourceError::TooLarge);
+        }
+        String::from_utf8(bytes).map_err(|_| SourceError::NotText)
+    }
+
+    fn files(&self, folder: &Path, deep: bool) -> Result<Vec<PathBuf>, SourceError> {
+        let mut found = Vec::new();
+        collect(folder, if deep { DEPTH } else { 0 }, &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn environment(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for entry in std::fs::read_dir(here).map_err(|error| system(&error))? {
+        let name = entry.map_err(|error| system(&error))?.file_name();
+        if name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        let path = folder.join(name);
+        if !path.is_dir() {
+            found.push(path);
+        } else if depth > 0 {
+            collect(&path, depth - 1, found)?;
+        }
+        if found.len() > FILES {
+            return Err(SourceError::TooMany);
+        }
+    }
+    Ok(())
+}
+
+fn system(error: &std::io::Error) -> SourceError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => SourceError::Missing,
+        kind => SourceError::System(kind),
+    }
+}
+
+/// Files and environment held in memory: for tests and for editors that check before they save.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Text by path.
+    pub files: BTreeMap<PathBuf, String>,
+    /// The environment.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Memory {
+    /// Adds a file.
+    pub fn file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        self.files.insert(path.into(), text.into());
+        self
+    }
+    /// Sets an environment variable.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+}
+
+impl Source for Memory {
+    fn read(&self, path: &Path) -> Result<String, SourceError> {
+        self.files.get(path).cloned().ok_or(SourceError::Missing)
+    }
+    fn files(&self, folder: &Path, deep: bool) -> Result<Vec<PathBuf>, SourceError> {
+        let within = |path: &&PathBuf| if deep { path.starts_with(folder) } else { path.parent() == Some(folder) };
+        let found: Vec<PathBuf> = self.files.keys().filter(within).cloned().collect();
+        if found.is_empty() { Err(SourceError::Missing) } else { Ok(found) }
+    }
+    fn environment(&self, name: &str) -> Option<String> {
+        self.environment.get(name).cloned()
+    }
+}
