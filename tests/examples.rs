@@ -48,7 +48,7 @@ fn environment_of(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Runs the program on a server file, with a value of its form for every variable the files ask for.
-fn spillgate(command: &str, server: &Path) -> Output {
+fn spillgate(command: &str, server: &Path, settings: &[(&str, &str)]) -> Output {
     let names = environment_of(server.parent().expect("a file stands in a folder"));
     let value = |name: &String| {
         if name.ends_with("_URL") { "postgres://user:secret@127.0.0.1:1/none".to_owned() } else { format!("a-value-for-{name}") }
@@ -57,12 +57,13 @@ fn spillgate(command: &str, server: &Path) -> Output {
         .args([command, "--config"])
         .arg(server)
         .envs(names.iter().map(|name| (name, value(name))))
+        .envs(settings.iter().copied())
         .output()
         .expect("the program runs")
 }
 
 fn assert_clean(server: &Path) {
-    let output = spillgate("check", server);
+    let output = spillgate("check", server, &[]);
     let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}:\n{shown}", server.display());
 }
@@ -97,7 +98,21 @@ fn seeded_fleet(name: &str) -> PathBuf {
 
 #[test]
 fn the_fleet_passes_its_own_tests_on_its_own_database() {
-    let output = spillgate("test", &seeded_fleet("fleet-tests").join("server.toml"));
+    let output = spillgate("test", &seeded_fleet("fleet-tests").join("server.toml"), &[]);
+    let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{shown}");
+}
+
+#[tokio::test]
+async fn the_postgres_example_passes_its_own_tests_on_a_real_server() {
+    let url = spillgate_test_support::postgres::shared().url();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("the server answers");
+    let connection = tokio::spawn(connection);
+    let schema = fs::read_to_string(root().join("flows/postgres/schema.sql")).expect("the script is there");
+    client.batch_execute(&schema).await.expect("the example's script runs");
+    drop(client);
+    connection.await.expect("no panic").expect("a clean end");
+    let output = spillgate("test", &root().join("flows/postgres/server.toml"), &[("FLEET_URL", &url)]);
     let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{shown}");
 }
