@@ -1,42 +1,48 @@
 //! Runs flows: intake, seats, steps, verdicts, reload.
+//!
+//! A call goes forward only: typed input -> cache -> steps -> seat -> statement -> bounded rows -> outcome.
+//!
+//! Invariants
+//! 1. A call holds at most one seat of a database at a time, and gives it back on every path: reply, refusal, deadline,
+//!    hang-up, panic. A statement that was abandoned keeps its seat until the connector says that it is gone.
+//! 2. A read ends with its caller; a write that was started ends by itself or by its deadline, whoever still listens.
+//! 3. A write is committed before its reply is made. Where the end of a write is not known, the outcome says so.
+//! 4. A reload builds everything first and swaps last; a fault changes nothing; calls end under the plan they began with.
+//! 5. Everything is bounded: waiting lines, caches, kept statements, retries, what a step may read.
+//!
+//! It refuses: HTTP replies (the gateway makes them), kinds of databases (the server makes connectors), queues.
+
+mod cache;
+mod database;
 pub mod intake;
+mod live;
+mod page;
+mod reload;
+mod run;
+mod seats;
+mod statements;
+mod steps;
+mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillgate_admission::{Budget, Permit, TenantGate, TenantLimits};
-use spillgate_config::{
-    Plan,
-    plan::{DatabasePlan, Flow, TenantPlan},
-};
+use spillgate_admission::{Budget, Permit};
+use spillgate_config::Plan;
+use spillgate_config::plan::DatabasePlan;
 use spillgate_connector::Database;
 use spillgate_model::{Datum, Flowfile, Refusal, Rows};
+use spillgate_telemetry::Telemetry;
+
+pub use database::{DatabaseStatus, LiveDatabase};
+pub use live::{Live, LiveTenant};
+pub use seats::SeatCounts;
 
 /// Makes connectors from plans: given by the server, which alone knows the concrete kinds. Touches no network.
 pub type MakeDatabase = Arc<dyn Fn(&DatabasePlan) -> Result<Arc<dyn Database>, String> + Send + Sync>;
 
-/// What runs now: one plan and everything built for it. Callers hold it for the length of a call; a reload swaps it.
-#[derive(Debug)]
-pub struct Live {
-    /// The proven plan.
-    pub plan: Arc<Plan>,
-    /// Tenants in the plan's order, with what they have taken.
-    pub tenants: Vec<LiveTenant>,
-}
-
-/// A tenant of the live plan.
-#[derive(Debug)]
-pub struct LiveTenant {
-    /// As configured.
-    pub plan: TenantPlan,
-    /// Limits in force.
-    pub limits: TenantLimits,
-    /// What it has taken; outlives reloads.
-    pub gate: Arc<TenantGate>,
-}
-
 /// One call to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The plan it was admitted under.
     pub live: Arc<Live>,
@@ -48,8 +54,8 @@ pub struct Call {
     pub flowfile: Flowfile,
     /// A page's cursor as the caller sent it, and the size it asked for.
     pub page: PageRequest,
-    /// Held until the outcome is made.
-    pub permit: Option<Permit>,
+    /// Held until the outcome is made, and by the gateway until its reply is sent: a write that outlives its caller keeps it.
+    pub permit: Option<Arc<Permit>>,
     /// `spillgate test`: rows per step instead of the database.
     pub stubs: Option<Arc<std::collections::BTreeMap<Arc<str>, Rows>>>,
 }
@@ -64,7 +70,7 @@ pub struct PageRequest {
 }
 
 /// How a call ended. Only the gateway turns it into a reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Outcome {
     Rows { rows: Arc<Rows>, next: Option<String>, affected: Option<u64>, stale: Option<Duration> },
@@ -74,20 +80,44 @@ pub enum Outcome {
 
 /// Cheap handle.
 #[derive(Clone)]
-pub struct Engine {}
+pub struct Engine {
+    inner: Arc<reload::Inner>,
+}
 
 impl Engine {
+    /// Builds everything for a plan. On a fault nothing was started. Needs a running async runtime; opens no connection.
+    pub fn start(plan: Arc<Plan>, make_database: MakeDatabase, telemetry: Telemetry, cursor_key: [u8; 32]) -> Result<Engine, Vec<String>> {
+        reload::start(plan, make_database, telemetry, cursor_key).map(|inner| Engine { inner })
+    }
+    /// Puts another plan in place: databases whose settings are the same keep their pools, tenants what they have taken.
+    pub fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
+        self.inner.apply(plan)
+    }
     /// What runs now.
     pub fn live(&self) -> Arc<Live> {
-        unimplemented!("first slice")
+        self.inner.live.load_full()
     }
     /// Runs a call to its end or its deadline. Dropping it is a hang-up: a read statement is ended, a write goes on.
     pub async fn run(&self, call: Call) -> Outcome {
-        let _ = call;
-        unimplemented!("first slice")
+        run::run(&self.inner, call, &run::Notes::default()).await
     }
-    /// The server's memory budget and its monotonic clock's start are shared with the gate.
+    /// The same, and how long the call waited for seats.
+    pub async fn run_measured(&self, call: Call) -> (Outcome, Duration) {
+        let notes = run::Notes::default();
+        let outcome = run::run(&self.inner, call, &notes).await;
+        (outcome, notes.waited())
+    }
+    /// The server's memory budget, shared with the gate.
     pub fn memory(&self) -> &Arc<Budget> {
-        unimplemented!("first slice")
+        &self.inner.memory
+    }
+    /// Bytes that cached replies hold.
+    pub fn cached_bytes(&self) -> u64 {
+        self.inner.cache.held_bytes()
+    }
+    /// Ends when no write runs any more: the last thing a stopping server waits for.
+    pub async fn drained(&self) {
+        self.inner.writes.close();
+        self.inner.writes.wait().await;
     }
 }

@@ -1,0 +1,124 @@
+//! Starting, and putting another plan in place: everything is built first and swapped last.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use spillgate_admission::{Budget, TenantLimits};
+use spillgate_config::Plan;
+use spillgate_config::plan::TenantPlan;
+use spillgate_telemetry::Telemetry;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::MakeDatabase;
+use crate::cache::Cache;
+use crate::database::LiveDatabase;
+use crate::live::{Live, LiveTenant};
+use crate::steps::{HttpClient, PreparedFlow};
+
+/// How often idle sessions are looked at.
+const IDLE_CHECK: Duration = Duration::from_secs(1);
+
+/// What outlives plans.
+pub(crate) struct Inner {
+    pub(crate) live: ArcSwap<Live>,
+    pub(crate) memory: Arc<Budget>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) http: HttpClient,
+    pub(crate) cursor_key: [u8; 32],
+    /// Writes that run, callers or not.
+    pub(crate) writes: TaskTracker,
+    make_database: MakeDatabase,
+    telemetry: Telemetry,
+}
+
+pub(crate) fn start(
+    plan: Arc<Plan>,
+    make_database: MakeDatabase,
+    telemetry: Telemetry,
+    cursor_key: [u8; 32],
+) -> Result<Arc<Inner>, Vec<String>> {
+    let live = build(plan, &make_database, &telemetry, None)?;
+    let inner = Arc::new(Inner {
+        live: ArcSwap::from_pointee(live),
+        memory: Arc::default(),
+        cache: Arc::default(),
+        http: HttpClient::default(),
+        cursor_key,
+        writes: TaskTracker::new(),
+        make_database,
+        telemetry,
+    });
+    tokio::spawn(close_idle(Arc::downgrade(&inner)));
+    Ok(inner)
+}
+
+impl Inner {
+    pub(crate) fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
+        let before = self.live.load_full();
+        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, Some(&before))?);
+        self.live.store(live.clone());
+        for old in &before.databases {
+            if !live.databases.iter().any(|kept| Arc::ptr_eq(kept, old)) {
+                old.seats.retire();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything for a plan, or every fault. Keeps databases with the same settings, and what tenants have taken.
+fn build(plan: Arc<Plan>, make_database: &MakeDatabase, telemetry: &Telemetry, before: Option<&Live>) -> Result<Live, Vec<String>> {
+    let mut faults = Vec::new();
+    let mut databases = Vec::with_capacity(plan.databases.len());
+    for wanted in &plan.databases {
+        let kept = before.and_then(|live| live.databases.iter().find(|database| database.serves(wanted)));
+        match kept {
+            Some(kept) => databases.push(kept.clone()),
+            None => match make_database(wanted) {
+                Ok(connector) => {
+                    let metrics = telemetry.database_metrics(&wanted.name);
+                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, metrics)));
+                }
+                Err(problem) => faults.push(format!("database {}: {problem}", wanted.name)),
+            },
+        }
+    }
+    let mut flows = Vec::with_capacity(plan.flows.len());
+    for flow in &plan.flows {
+        match PreparedFlow::new(flow, &plan) {
+            Ok(prepared) => flows.push(prepared),
+            Err(problem) => faults.push(problem),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let known: HashMap<&str, &LiveTenant> =
+        before.iter().flat_map(|live| &live.tenants).map(|tenant| (&*tenant.plan.name, tenant)).collect();
+    let tenants = plan.tenants.iter().map(|tenant| live_tenant(tenant, known.get(&*tenant.name).copied())).collect();
+    Ok(Live { tenants, databases, flows, plan })
+}
+
+fn live_tenant(plan: &TenantPlan, before: Option<&LiveTenant>) -> LiveTenant {
+    LiveTenant {
+        plan: plan.clone(),
+        limits: TenantLimits { rate: plan.rate.value, in_flight: plan.in_flight.value, memory: plan.memory.value },
+        gate: before.map(|before| before.gate.clone()).unwrap_or_default(),
+    }
+}
+
+/// Closes sessions that nobody needs, as long as the engine lives.
+async fn close_idle(inner: Weak<Inner>) {
+    let mut tick = tokio::time::interval(IDLE_CHECK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let Some(inner) = inner.upgrade() else { return };
+        for database in &inner.live.load().databases {
+            database.seats.close_idle(Instant::now());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! One seat: a session in the hands of a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Session, Statement, Written};
+use spillgate_model::{Code, Refusal, Rows, Value};
+use spillgate_telemetry::{StatementOutcome, happened};
+use tokio::time::Instant;
+
+use super::line::Waiting;
+use super::{Seats, ending};
+use crate::verdict::{Failed, Fallible, before_commit};
+
+/// A try to connect that was given up is a failure of the database only if it had this long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// For whom a seat is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Purpose<'a> {
+    pub(crate) tenant: &'a Arc<str>,
+    pub(crate) flow: &'a Arc<str>,
+    pub(crate) deadline: Instant,
+}
+
+/// The right to a session. Dropping it gives the session back; with something open on it, the session is ended first.
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    access: Access,
+    flow: Arc<str>,
+    deadline: Instant,
+    session: Option<Box<dyn Session>>,
+    /// It was used before: its link may have died while it was idle.
+    reused: bool,
+    /// A try to connect runs since then.
+    connecting: Option<Instant>,
+    /// A statement was sent and has not returned, or a transaction is open.
+    unsettled: bool,
+    in_transaction: bool,
+    started: Option<Instant>,
+    held: Option<Duration>,
+}
+
+impl Seat {
+    fn new(seats: &Arc<Seats>, access: Access, flow: &Arc<str>, deadline: Instant, session: Option<Box<dyn Session>>) -> Seat {
+        let reused = session.is_some();
+        Seat {
+            seats: seats.clone(),
+            access,
+            flow: flow.clone(),
+            deadline,
+            connecting: (!reused).then(Instant::now),
+            session,
+            reused,
+            unsettled: false,
+            in_transaction: false,
+            started: None,
+            held: None,
+        }
+    }
+    pub(super) fn open(seats: &Arc<Seats>, access: Access, purpose: &Purpose<'_>, session: Box<dyn Session>) -> Seat {
+        Seat::new(seats, access, purpose.flow, purpose.deadline, Some(session))
+    }
+    pub(super) fn to_connect(seats: &Arc<Seats>, access: Access, purpose: &Purpose<'_>) -> Seat {
+        Seat::new(seats, access, purpose.flow, purpose.deadline, None)
+    }
+    pub(super) fn for_waiting(seats: &Arc<Seats>, waiting: &Waiting, session: Option<Box<dyn Session>>) -> Seat {
+        Seat::new(seats, waiting.access, &waiting.flow, waiting.deadline, session)
+    }
+    pub(super) fn is_open(&self) -> bool {
+        self.session.is_some()
+    }
+    /// Whether its session was used by an earlier call.
+    pub(crate) fn reused(&self) -> bool {
+        self.reused
+    }
+
+    /// Opens the session.
+    pub(super) async fn connect(mut self) -> Fallible<Seat> {
+        let began = Instant::now();
+        self.connecting = Some(began);
+        match self.seats.database.clone().connect(self.access).await {
+            Ok(session) => {
+                self.session = Some(session);
+                self.connecting = None;
+                self.seats.metrics.connects.increment();
+                self.seats.change(super::State::connected);
+                Ok(self)
+            }
+            Err(error) => {
+                self.connecting = None;
+                if error.failure == Failure::Unfit {
+                    happened::database_unfit(&self.seats.metrics, &error.internal);
+                } else {
+                    happened::database_unreachable(&self.seats.metrics, &error.internal);
+                }
+                let detail = error.detail.clone();
+                self.seats.change(|state| state.not_connected(began, detail));
+                Err(before_commit(error))
+            }
+        }
+    }
+
+    /// Runs a statement that returns rows.
+    pub(crate) async fn read(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Rows, DatabaseError> {
+        let started = self.start();
+        let Some(session) = &mut self.session else { return Err(no_session()) };
+        let result = session.read(statement, parameters, limits).await;
+        self.finish(started, &result);
+        result
+    }
+    /// Runs a statement that changes rows, inside the open transaction.
+    pub(crate) async fn write(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        limits: ReadLimits,
+    ) -> Result<Written, DatabaseError> {
+        let started = self.start();
+        let Some(session) = &mut self.session else { return Err(no_session()) };
+        let result = session.write(statement, parameters, limits).await;
+        self.finish(started, &result);
+        result
+    }
+    /// Opens a transaction; until it ends, dropping the seat ends it.
+    pub(crate) async fn begin(&mut self) -> Result<(), DatabaseError> {
+        self.unsettled = true;
+        let Some(session) = &mut self.session else { return Err(no_session()) };
+        let result = session.begin().await;
+        self.in_transaction = result.is_ok();
+        self.unsettled = self.in_transaction;
+        result
+    }
+    /// Commits.
+    pub(crate) async fn commit(&mut self) -> Result<(), DatabaseError> {
+        let Some(session) = &mut self.session else { return Err(no_session()) };
+        let result = session.commit().await;
+        // After a commit that failed nobody knows whether the session is still inside the transaction: it is ended.
+        self.settle(result.is_ok());
+        result
+    }
+    /// Rolls back; true where the database said so.
+    pub(crate) async fn roll_back(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return true };
+        let rolled_back = session.rollback().await.is_ok();
+        self.settle(rolled_back);
+        rolled_back
+    }
+    /// Ends whatever is open, without waiting longer than `patience`; true where the database has confirmed it.
+    pub(crate) async fn end(mut self, patience: Duration) -> bool {
+        let Some(session) = self.session.take() else { return true };
+        self.told_cancelled();
+        let ending = ending::start(&self.seats, self.access, session);
+        self.unsettled = false;
+        drop(self);
+        matches!(tokio::time::timeout(patience, ending).await, Ok(Ok(true)))
+    }
+
+    fn settle(&mut self, settled: bool) {
+        self.in_transaction = !settled;
+        self.unsettled = !settled;
+    }
+    fn start(&mut self) -> Instant {
+        let now = Instant::now();
+        self.unsettled = true;
+        self.started.get_or_insert(now);
+        now
+    }
+    fn finish<T>(&mut self, started: Instant, result: &Result<T, DatabaseError>) {
+        self.unsettled = self.in_transaction;
+        let now = Instant::now();
+        self.held = self.started.map(|first| now - first);
+        let outcome = match result {
+            Ok(_) => StatementOutcome::Completed,
+            Err(error) => outcome_of(&error.failure),
+        };
+        self.seats.metrics.statement(outcome, now - started);
+        if let Err(error) = result
+            && error.failure == Failure::LinkLost
+        {
+            happened::seat_lost(&self.seats.metrics, &error.internal);
+        }
+    }
+    fn told_cancelled(&self) {
+        let now = Instant::now();
+        let after = self.started.map_or(Duration::ZERO, |started| now - started);
+        let why = if now >= self.deadline { "deadline" } else { "hang-up" };
+        self.seats.metrics.statement(StatementOutcome::Cancelled, after);
+        happened::statement_cancelled(&self.seats.metrics, &self.flow, why, after);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        match self.session.take() {
+            Some(session) if self.unsettled => {
+                self.told_cancelled();
+                // Goes on without us; it frees the seat when it is done.
+                drop(ending::start(&self.seats, self.access, session));
+            }
+            Some(session) => {
+                let kept = session.usable().then_some(session);
+                self.seats.give_back(self.access, kept, self.held);
+            }
+            None => {
+                if let Some(began) = self.connecting.take() {
+                    let given_up = began.elapsed() >= PATIENCE;
+                    self.seats.change(|state| {
+                        if given_up {
+                            state.not_connected(began, "The database did not answer in time.".into());
+                        } else {
+                            state.connecting = state.connecting.saturating_sub(1);
+                        }
+                        state.in_use = state.in_use.saturating_sub(1);
+                    });
+                } else {
+                    self.seats.give_back(self.access, None, None);
+                }
+            }
+        }
+    }
+}
+
+fn no_session() -> DatabaseError {
+    DatabaseError::new(Failure::LinkLost, "The session is gone.", "a seat was used after its session was taken")
+}
+
+fn outcome_of(failure: &Failure) -> StatementOutcome {
+    match failure {
+        Failure::Unreachable | Failure::LinkLost => StatementOutcome::LinkLost,
+        Failure::Refused => StatementOutcome::Refused,
+        Failure::Passing => StatementOutcome::Passing,
+        Failure::Ended => StatementOutcome::Ended,
+        Failure::ValueInexact { .. } | Failure::ResultTooLarge { .. } => StatementOutcome::UnusableValue,
+        Failure::NoTransactions | Failure::Unfit => StatementOutcome::Unfit,
+    }
+}
+
+/// What a waiting call is told when its own deadline ends the wait.
+pub(crate) fn wait_too_long() -> Box<Failed> {
+    Failed::refused(Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."))
+}

@@ -1,0 +1,192 @@
+//! Runs the steps of a flow, in order, forward only.
+//!
+//! Invariants
+//! 1. A flow's value is that of the last step that ran; `route` steps have none.
+//! 2. Results are turned into trees only where an expression reads them.
+//! 3. Write steps that follow one another on a database run in one transaction, committed when the flow moves to another
+//!    database or ends, before its reply. Reads on that database meanwhile run in it. Where a flow writes to
+//!    two databases, each commits in order.
+
+mod expressions;
+mod http;
+mod json;
+mod prepare;
+mod retry;
+mod sql;
+mod write;
+
+use std::sync::{Arc, OnceLock};
+
+use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step};
+use spillgate_model::{Code, Datum, Refusal, Rows};
+use tokio::time::Instant;
+
+use crate::reload::Inner;
+use crate::run::Notes;
+use crate::seats::Purpose;
+use crate::verdict::{Failed, Fallible};
+use crate::{Call, Outcome};
+pub(crate) use http::Client as HttpClient;
+pub(crate) use prepare::{Lookup, PreparedFlow, PreparedSql, PreparedStep};
+pub(crate) use sql::lookup;
+pub(crate) use write::Writing;
+
+/// What every part of a running call may look at.
+pub(crate) struct Context<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) call: &'a Call,
+    pub(crate) notes: &'a Notes,
+    pub(crate) deadline: Instant,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(inner: &'a Inner, call: &'a Call, notes: &'a Notes) -> Self {
+        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline) }
+    }
+    pub(crate) fn flow(&self) -> &'a Arc<Flow> {
+        &self.call.live.plan.flows[self.call.flow]
+    }
+    pub(crate) fn prepared(&self) -> &'a PreparedFlow {
+        &self.call.live.flows[self.call.flow]
+    }
+    fn purpose(&self) -> Purpose<'a> {
+        Purpose { tenant: &self.call.flowfile.tenant, flow: &self.flow().name, deadline: self.deadline }
+    }
+}
+
+/// What a step left behind.
+#[derive(Default)]
+struct Done {
+    ran: bool,
+    rows: Option<Arc<Rows>>,
+    next: Option<String>,
+    affected: Option<u64>,
+    value: Option<Datum>,
+    error: Option<(Code, String)>,
+    /// `rows` as a tree, made when an expression first reads it.
+    tree: OnceLock<Datum>,
+}
+
+impl Done {
+    fn of_rows(rows: Rows) -> Self {
+        Done { rows: Some(Arc::new(rows)), ..Done::default() }
+    }
+    fn of_value(value: Datum) -> Self {
+        Done { value: Some(value), ..Done::default() }
+    }
+    fn rows_tree(&self) -> Datum {
+        match &self.rows {
+            Some(rows) => self.tree.get_or_init(|| Datum::from_rows(rows)).clone(),
+            None => Datum::Null,
+        }
+    }
+    /// `steps.NAME.value`: of a read its rows, of a write how many rows it changed.
+    fn value_tree(&self) -> Datum {
+        match (&self.value, self.affected) {
+            (Some(value), _) => value.clone(),
+            (None, Some(affected)) => {
+                let affected = i64::try_from(affected).unwrap_or(i64::MAX);
+                Datum::Map(Arc::new([(Arc::from("affected"), Datum::Integer(affected))].into()))
+            }
+            (None, None) => self.rows_tree(),
+        }
+    }
+    fn error_tree(&self) -> Datum {
+        match &self.error {
+            None => Datum::Null,
+            Some((code, detail)) => {
+                let text = |text: &str| Datum::Text(Arc::from(text));
+                Datum::Map(Arc::new([(Arc::from("code"), text(code.name())), (Arc::from("detail"), text(detail))].into()))
+            }
+        }
+    }
+}
+
+/// Runs all steps and commits what was written.
+pub(crate) async fn run(context: &Context<'_>, writing: &mut Writing) -> Fallible<Outcome> {
+    let flow = context.flow();
+    let mut done: Vec<Done> = flow.steps.iter().map(|_| Done::default()).collect();
+    let (mut last, mut index) = (None, 0);
+    while let Some(step) = flow.steps.get(index) {
+        if let Some(when) = &step.when
+            && !context.holds(when, step, &done).await?
+        {
+            index += 1;
+            continue;
+        }
+        match one_step(context, writing, index, &done).await {
+            Ok(result) => done[index] = result,
+            Err(failed) => done[index] = instead(step, *failed, writing).await?,
+        }
+        done[index].ran = true;
+        if !matches!(step.action, Action::Route) {
+            last = Some(index);
+        }
+        index = context.next_step(step, index, &done).await?;
+    }
+    writing.commit().await?;
+    Ok(last.map_or(Outcome::Value { value: Datum::Null, stale: None }, |last| outcome_of(done.swap_remove(last))))
+}
+
+fn outcome_of(done: Done) -> Outcome {
+    match (done.value, done.rows) {
+        (Some(value), _) => Outcome::Value { value, stale: None },
+        (None, Some(rows)) => Outcome::Rows { rows, next: done.next, affected: done.affected, stale: None },
+        (None, None) => Outcome::Value { value: Datum::Null, stale: None },
+    }
+}
+
+async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, done: &[Done]) -> Fallible<Done> {
+    let step = &context.flow().steps[index];
+    match (&step.action, &context.prepared().steps[index]) {
+        (Action::Sql(sql), PreparedStep::Sql(prepared)) => sql_step(context, writing, step, sql, prepared).await,
+        (Action::Http(plan), PreparedStep::Http(prepared)) => {
+            let body = match &plan.body {
+                Some(body) => Some(context.evaluate(body, step, done).await?),
+                None => None,
+            };
+            Ok(Done::of_value(http::call(context, step, plan, prepared, body).await?))
+        }
+        (Action::Map(expression), _) => Ok(Done::of_value(context.evaluate(expression, step, done).await?)),
+        (Action::Route, _) => Ok(Done::default()),
+        _ => Err(Failed::refused(Refusal::new(Code::Internal, "The flow was not made ready to run."))),
+    }
+}
+
+async fn sql_step(context: &Context<'_>, writing: &mut Writing, step: &Step, sql: &SqlStep, prepared: &PreparedSql) -> Fallible<Done> {
+    let stub = context.call.stubs.as_ref().and_then(|stubs| stubs.get(&step.name));
+    let done = match (stub, sql.write) {
+        (Some(rows), write) => {
+            let mut done = sql::stubbed(context, prepared, rows)?;
+            done.affected = write.then(|| done.rows.as_ref().map_or(0, |rows| rows.len() as u64));
+            done
+        }
+        (None, true) => {
+            let written = writing.write(context, step, sql, prepared).await?;
+            Done { affected: Some(written.affected), ..Done::of_rows(written.rows) }
+        }
+        (None, false) => sql::read(context, writing, step, sql, prepared).await?,
+    };
+    match step.on_empty {
+        Some(on_empty) if !sql.write && done.rows.as_ref().is_none_or(|rows| rows.is_empty()) => Err(empty(on_empty)),
+        _ => Ok(done),
+    }
+}
+
+fn empty(on_empty: OnEmpty) -> Box<Failed> {
+    let mut refusal = Refusal::new(Code::Empty, "No row matches this input.");
+    refusal.status = Some(on_empty.status);
+    Failed::refused(refusal)
+}
+
+/// What stands in for a step that failed. Nothing found is an answer, no failure.
+async fn instead(step: &Step, failed: Failed, writing: &mut Writing) -> Fallible<Done> {
+    match &step.on_error {
+        Some(OnError::Value(value)) if failed.refusal.code != Code::Empty && writing.may_go_on().await => {
+            let error = Some((failed.refusal.code, failed.refusal.detail));
+            Ok(Done { value: Some(value.clone()), error, ..Done::default() })
+        }
+        // `stale` is served by the cache around the flow.
+        _ => Err(Box::new(failed)),
+    }
+}

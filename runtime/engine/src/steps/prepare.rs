@@ -1,0 +1,81 @@
+//! Flows made ready to run, once per plan.
+
+use std::sync::Arc;
+
+use spillgate_config::Plan;
+use spillgate_config::plan::{Action, Flow, SqlStep};
+use spillgate_connector::{DeclaredColumn, ReadLimits};
+
+use super::http::PreparedHttp;
+use crate::statements::Prepared;
+
+/// A flow ready to run.
+#[derive(Debug)]
+pub(crate) struct PreparedFlow {
+    /// In the order of the flow's steps.
+    pub(crate) steps: Vec<PreparedStep>,
+    /// The whole flow is one plain read: the common case, run without any of the general machinery.
+    pub(crate) lookup: Option<Lookup>,
+}
+
+/// Which step and database a flow of one plain read has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookup {
+    pub(crate) database: usize,
+    pub(crate) limits: ReadLimits,
+}
+
+/// A step ready to run.
+#[derive(Debug)]
+pub(crate) enum PreparedStep {
+    Sql(PreparedSql),
+    Http(PreparedHttp),
+    /// Nothing to prepare.
+    Plain,
+}
+
+/// A statement, and for a paged step the one for later pages.
+#[derive(Debug)]
+pub(crate) struct PreparedSql {
+    pub(crate) first: Prepared,
+    pub(crate) later: Option<Prepared>,
+    /// The flow is paged by this step.
+    pub(crate) paged: bool,
+    pub(crate) limits: ReadLimits,
+}
+
+impl PreparedFlow {
+    pub(crate) fn new(flow: &Flow, plan: &Plan) -> Result<Self, String> {
+        let steps = flow.steps.iter().enumerate().map(|(index, step)| match &step.action {
+            Action::Sql(sql) => Ok(PreparedStep::Sql(sql_step(flow, index, sql, plan))),
+            Action::Http(http) => match PreparedHttp::new(http, &plan.server.http_hosts) {
+                Ok(prepared) => Ok(PreparedStep::Http(prepared)),
+                Err(problem) => Err(format!("flow {}, step {}: {problem}", flow.name, step.name)),
+            },
+            Action::Map(_) | Action::Route => Ok(PreparedStep::Plain),
+        });
+        let steps = steps.collect::<Result<Vec<_>, String>>()?;
+        Ok(PreparedFlow { lookup: lookup(flow, &steps), steps })
+    }
+}
+
+fn sql_step(flow: &Flow, index: usize, sql: &SqlStep, plan: &Plan) -> PreparedSql {
+    let driver = plan.databases[sql.database].driver;
+    let columns = sql.columns.iter().map(|(name, kind)| DeclaredColumn { name: name.clone(), kind: *kind });
+    let columns: Arc<[DeclaredColumn]> = columns.collect();
+    let prepared = |text| Prepared::new(text, &flow.inputs, driver, columns.clone());
+    PreparedSql {
+        first: prepared(&sql.text),
+        later: sql.text_after_cursor.as_ref().map(prepared),
+        paged: flow.page.as_ref().is_some_and(|page| page.step == index),
+        limits: ReadLimits { max_rows: sql.max_rows, max_bytes: sql.max_bytes },
+    }
+}
+
+fn lookup(flow: &Flow, steps: &[PreparedStep]) -> Option<Lookup> {
+    let ([step], [PreparedStep::Sql(prepared)]) = (flow.steps.as_slice(), steps) else { return None };
+    let Action::Sql(sql) = &step.action else { return None };
+    let plain =
+        !sql.write && !prepared.paged && step.when.is_none() && step.route.is_empty() && step.on_error.is_none() && step.retry.is_none();
+    plain.then_some(Lookup { database: sql.database, limits: prepared.limits })
+}

@@ -1,0 +1,174 @@
+//! Writes: a transaction on a seat of its own, and what is known about its end.
+//!
+//! `none -> open -> (committing -> none) | (rolled back -> none)`; a deadline in `committing` leaves the outcome unknown.
+
+use std::time::Duration;
+
+use spillgate_config::plan::{SqlStep, Step};
+use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
+use spillgate_model::{Code, Refusal, Rows};
+
+use super::retry::Tries;
+use super::{Context, PreparedSql, sql};
+use crate::seats::{Seat, wait_too_long};
+use crate::statements::Bound;
+use crate::verdict::{Failed, Fallible, at_commit, before_commit};
+
+/// What a flow has written so far.
+#[derive(Default)]
+pub(crate) struct Writing {
+    open: Option<Transaction>,
+    /// The commit was sent and has not answered.
+    committing: bool,
+    /// An earlier transaction of this flow was committed.
+    committed: bool,
+}
+
+/// An open transaction.
+pub(crate) struct Transaction {
+    database: usize,
+    seat: Seat,
+    writes: u32,
+}
+
+impl Transaction {
+    /// Reads inside the transaction: it sees what was written.
+    pub(super) async fn read(&mut self, bound: &Bound<'_>, limits: ReadLimits) -> Result<Rows, DatabaseError> {
+        self.seat.read(&bound.statement, &bound.parameters, limits).await
+    }
+}
+
+impl Writing {
+    /// The open transaction if it is on this database; one on another database is committed first.
+    pub(super) async fn on(&mut self, database: usize) -> Fallible<Option<&mut Transaction>> {
+        if self.open.as_ref().is_some_and(|open| open.database != database) {
+            self.commit().await?;
+        }
+        Ok(self.open.as_mut())
+    }
+
+    /// One write step, with its tries: only the first write of a transaction may be tried again.
+    pub(super) async fn write(&mut self, context: &Context<'_>, step: &Step, sql: &SqlStep, prepared: &PreparedSql) -> Fallible<Written> {
+        let bound = prepared.first.bind(&context.call.flowfile.input, &[]);
+        let mut tries = Tries::of(step, context.deadline);
+        loop {
+            let failed = match self.write_once(context, sql, &bound, prepared.limits).await {
+                Ok(written) => return Ok(written),
+                Err(failed) => failed,
+            };
+            let alone = self.open.as_ref().is_none_or(|open| open.writes <= 1);
+            if !alone || !failed.again {
+                return Err(failed);
+            }
+            self.roll_back().await;
+            if !tries.again(&failed).await {
+                return Err(failed);
+            }
+        }
+    }
+
+    async fn write_once(&mut self, context: &Context<'_>, sql: &SqlStep, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Written> {
+        if self.on(sql.database).await?.is_none() {
+            let seat = begin(context, sql.database).await?;
+            self.open = Some(Transaction { database: sql.database, seat, writes: 0 });
+        }
+        let Some(open) = &mut self.open else {
+            return Err(Failed::refused(Refusal::new(Code::Internal, "The transaction is gone.")));
+        };
+        open.writes += 1;
+        let result = open.seat.write(&bound.statement, &bound.parameters, limits).await;
+        let written = result.map_err(|error| sql::failed(context, sql.database, error))?;
+        match sql.max_affected {
+            Some(most) if written.affected > most => {
+                let detail = format!(
+                    "The statement would have changed {} rows, more than its max_affected of {most}; it was rolled back.",
+                    written.affected
+                );
+                Err(Failed::refused(Refusal::new(Code::DatabaseError, detail).policy("max_affected", most, written.affected)))
+            }
+            _ => Ok(written),
+        }
+    }
+
+    /// Commits what is open.
+    pub(super) async fn commit(&mut self) -> Fallible<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        self.committing = true;
+        let result = open.seat.commit().await;
+        self.committing = false;
+        self.open = None;
+        result.map_err(at_commit)?;
+        self.committed = true;
+        Ok(())
+    }
+
+    /// Whether a failed step may be passed over: what it wrote is rolled back, and nothing written before may be lost with it.
+    pub(super) async fn may_go_on(&mut self) -> bool {
+        let alone = self.open.as_ref().is_none_or(|open| open.writes <= 1);
+        if alone {
+            self.roll_back().await;
+        }
+        alone
+    }
+
+    async fn roll_back(&mut self) -> bool {
+        match self.open.take() {
+            None => true,
+            Some(mut open) => open.seat.roll_back().await,
+        }
+    }
+
+    /// The flow failed: rolls back and says what is left of it.
+    pub(crate) async fn failed(&mut self, mut failed: Box<Failed>, patience: Duration) -> Box<Failed> {
+        // Without an answer in time the seat ends the transaction when it is dropped; it was never asked to commit.
+        let _told = tokio::time::timeout(patience, self.roll_back()).await;
+        if self.committed && failed.refusal.code != Code::OutcomeUnknown {
+            failed.refusal.detail.push_str(" What this flow wrote before to another database was committed.");
+            (failed.refusal.retryable, failed.refusal.retry_after) = (false, None);
+        }
+        failed
+    }
+
+    /// The deadline passed.
+    pub(crate) async fn late(&mut self, waiting: bool, patience: Duration) -> Box<Failed> {
+        let unknown = |detail: &str| Failed::refused(Refusal::new(Code::OutcomeUnknown, detail));
+        let committing = self.committing;
+        let ended = match self.open.take() {
+            None => true,
+            Some(open) => open.seat.end(patience).await,
+        };
+        if committing {
+            return unknown("The deadline passed after the commit was sent and before it was answered.");
+        }
+        if self.committed {
+            return unknown("The deadline passed when a part of the flow was committed already.");
+        }
+        if !ended {
+            return unknown("The deadline passed, and the database has not confirmed the rollback.");
+        }
+        if waiting {
+            return wait_too_long();
+        }
+        let mut refusal = Refusal::new(Code::DeadlineExceeded, "The flow did not end before its deadline; what it wrote was rolled back.");
+        refusal.retryable = true;
+        Failed::refused(refusal)
+    }
+}
+
+/// A seat with a transaction open. A link that died while its session was idle is replaced once: nothing ran yet.
+async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
+    let seats = &context.call.live.databases[database].seats;
+    let mut seat = seats.acquire(Access::ReadWrite, context.purpose(), context.notes).await?;
+    let result = match seat.begin().await {
+        Err(error) if error.failure == Failure::LinkLost && seat.reused() => {
+            drop(seat);
+            seat = seats.acquire_fresh(Access::ReadWrite, context.purpose(), context.notes).await?;
+            seat.begin().await
+        }
+        result => result,
+    };
+    match result {
+        Ok(()) => Ok(seat),
+        Err(error) => Err(before_commit(error)),
+    }
+}

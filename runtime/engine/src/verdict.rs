@@ -1,0 +1,75 @@
+//! The one place that turns failures of databases into refusals.
+//!
+//! Invariants
+//! 1. A failure of a read is retryable where another try may succeed.
+//! 2. A failure of a write is retryable only where it is proven that nothing was changed.
+
+use std::time::Duration;
+
+use spillgate_connector::{DatabaseError, Failure};
+use spillgate_model::{Code, Refusal};
+
+/// How long to wait before a failure that passes is tried again.
+const PASSING_RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// A step that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) refusal: Refusal,
+    /// The step itself may be tried again within the call: nothing was changed, and the cause may pass.
+    pub(crate) again: bool,
+}
+
+/// What fallible parts of a call return.
+pub(crate) type Fallible<T> = Result<T, Box<Failed>>;
+
+impl Failed {
+    /// A failure that another try will not mend.
+    pub(crate) fn refused(refusal: Refusal) -> Box<Failed> {
+        Box::new(Failed { refusal, again: false })
+    }
+}
+
+impl From<Refusal> for Box<Failed> {
+    fn from(refusal: Refusal) -> Self {
+        Failed::refused(refusal)
+    }
+}
+
+/// A failure of a read, or of a write whose transaction was not asked to commit: nothing was changed.
+pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
+    let (code, again, retry_after) = match error.failure {
+        Failure::Unreachable => (Code::DatabaseUnreachable, true, Some(None)),
+        Failure::LinkLost => (Code::DatabaseUnreachable, true, Some(None)),
+        Failure::Passing => (Code::DatabaseError, true, Some(Some(PASSING_RETRY_AFTER))),
+        Failure::Refused | Failure::Ended | Failure::NoTransactions => (Code::DatabaseError, false, None),
+        Failure::Unfit => (Code::DatabaseUnreachable, false, None),
+        Failure::ValueInexact { .. } => (Code::ValueInexact, false, None),
+        Failure::ResultTooLarge { .. } => (Code::ResultTooLarge, false, None),
+    };
+    let mut refusal = Refusal::new(code, sentence(&error)).internal(error.internal);
+    match retry_after {
+        None => (refusal.retryable, refusal.retry_after) = (false, None),
+        Some(None) => {}
+        Some(Some(wait)) => refusal = refusal.retry_after(wait),
+    }
+    Box::new(Failed { refusal, again })
+}
+
+/// A failure of the commit itself.
+pub(crate) fn at_commit(error: DatabaseError) -> Box<Failed> {
+    match error.failure {
+        Failure::Refused => before_commit(error),
+        _ => {
+            let detail = format!("The commit was sent, and its end is not known: {}.", error.detail.trim_end_matches('.'));
+            Failed::refused(Refusal::new(Code::OutcomeUnknown, detail).internal(error.internal))
+        }
+    }
+}
+
+fn sentence(error: &DatabaseError) -> String {
+    match &error.sqlstate {
+        Some(state) => format!("{} (SQLSTATE {state})", error.detail),
+        None => error.detail.clone(),
+    }
+}
