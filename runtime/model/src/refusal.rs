@@ -49,7 +49,7 @@ pub struct Refusal {
     /// A status other than the code's own (`on_empty = { status = … }`).
     pub status: Option<u16>,
     /// For the log only.
-    pub internal: Option<String>,
+    pub internal: Option<Box<str>>,
 }
 
 /// How long a caller waits before it sends a call again when nothing better is known.
@@ -92,7 +92,7 @@ impl Refusal {
     }
     /// Adds what only the log may hold.
     #[must_use]
-    pub fn internal(mut self, text: impl Into<String>) -> Self {
+    pub fn internal(mut self, text: impl Into<Box<str>>) -> Self {
         self.internal = Some(text.into());
         self
     }
