@@ -32,7 +32,6 @@ use spillgate_engine::Engine;
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
 
 use request_id::RequestIds;
-pub use serve::serve;
 use view::Views;
 
 /// Says why the server is degraded (`/readyz`); empty: it is not. Called per health check, so it must be cheap.
@@ -53,7 +52,7 @@ impl Default for GatewayOptions {
     }
 }
 
-/// The HTTP face of one engine. Cheap handle; run it with [`serve`].
+/// The HTTP face of one engine. Cheap handle; run it with [`Gateway::serve`].
 #[derive(Clone)]
 pub struct Gateway {
     inner: Arc<Inner>,
@@ -78,7 +77,7 @@ impl Gateway {
         let strangers = telemetry.call_metrics(names::UNKNOWN, names::UNKNOWN);
         let views = Views::new(engine.live());
         let GatewayOptions { connections, readiness } = options;
-        let (ids, started, draining) = (RequestIds::new(), Instant::now(), AtomicBool::new(false));
+        let (ids, started, draining) = (RequestIds::new(), engine.started(), AtomicBool::new(false));
         Gateway { inner: Arc::new(Inner { engine, telemetry, strangers, views, ids, started, draining, connections, readiness }) }
     }
 }

@@ -43,41 +43,41 @@ impl From<Refusal> for Denied {
 /// Makes the reply, and ends the trail. `closing`: the server drains, so the connection is closed after it.
 pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: bool) -> Response<Full<Bytes>> {
     let mut response = match ended {
+        Ok(Ended::Flow { outcome, waited, permit }) => flow_reply(trail, outcome, waited, permit),
         Ok(Ended::Page(page)) => {
             let mut response = reply(&trail, page.status, page.kind, page.body);
-            response.headers_mut().extend(page.header);
+            response.headers_mut().extend(page.header.map(|(name, value)| (Some(name), value)));
             trail.forget();
             response
         }
-        Ok(Ended::Flow { outcome: Outcome::Rows { rows, next, affected, stale }, permit }) => {
-            let buffer = rows_body(&rows, next.as_deref(), affected, stale);
-            let facts = Facts {
-                status: 200,
-                rows: rows.len() as u64,
-                bytes: buffer.len() as u64,
-                truncated: rows.truncated(),
-                stale: stale.is_some(),
-                code: None,
-            };
-            drop(rows);
-            success(trail, buffer, permit, facts, stale)
-        }
-        Ok(Ended::Flow { outcome: Outcome::Value { value, stale }, permit }) => {
-            let buffer = value_body(&value);
-            let facts = Facts { status: 200, bytes: buffer.len() as u64, stale: stale.is_some(), ..Facts::default() };
-            drop(value);
-            success(trail, buffer, permit, facts, stale)
-        }
-        Ok(Ended::Flow { outcome: Outcome::Refused(refusal), permit }) => {
-            drop(permit);
-            refused(trail, &Denied { refusal, allow: None })
-        }
-        Err(denied) => refused(trail, &denied),
+        Err(denied) => refused(trail, &denied, Duration::ZERO),
     };
     if closing {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Permit>) -> Response<Full<Bytes>> {
+    let facts = Facts { status: 200, wait, ..Facts::default() };
+    match outcome {
+        Outcome::Rows { rows, next, affected, stale } => {
+            let buffer = rows_body(&rows, next.as_deref(), affected, stale);
+            let facts = Facts { rows: rows.len() as u64, truncated: rows.truncated(), ..facts };
+            // The rows make room before the reply waits for its reader.
+            drop(rows);
+            success(trail, buffer, permit, facts, stale)
+        }
+        Outcome::Value { value, stale } => {
+            let buffer = value_body(&value);
+            drop(value);
+            success(trail, buffer, permit, facts, stale)
+        }
+        Outcome::Refused(refusal) => {
+            drop(permit);
+            refused(trail, &Denied { refusal, allow: None }, wait)
+        }
+    }
 }
 
 fn reply(trail: &Trail<'_>, status: StatusCode, kind: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
@@ -96,6 +96,7 @@ fn insert(response: &mut Response<Full<Bytes>>, name: HeaderName, value: &[u8]) 
 }
 
 fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts, stale: Option<Duration>) -> Response<Full<Bytes>> {
+    let facts = Facts { bytes: buffer.len() as u64, stale: stale.is_some(), ..facts };
     let body = Bytes::from_owner(Covered { buffer, _permit: permit });
     let mut response = reply(&trail, StatusCode::OK, JSON, body);
     if let Some(age) = stale {
@@ -153,11 +154,11 @@ fn write_count(count: u64, out: &mut Vec<u8>) {
     json::write_integer(i64::try_from(count).unwrap_or(i64::MAX), out);
 }
 
-fn refused(trail: Trail<'_>, denied: &Denied) -> Response<Full<Bytes>> {
+fn refused(trail: Trail<'_>, denied: &Denied, wait: Duration) -> Response<Full<Bytes>> {
     let refusal = &*denied.refusal;
     let delay = Delay::of(refusal, trail.number);
     let body = problem::body(refusal, delay, &trail.id);
-    let facts = Facts { code: Some(refusal.code), status: refusal.status(), bytes: body.len() as u64, ..Facts::default() };
+    let facts = Facts { code: Some(refusal.code), status: refusal.status(), bytes: body.len() as u64, wait, ..Facts::default() };
     let status = StatusCode::from_u16(facts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = reply(&trail, status, PROBLEM, body.into());
     if let Some(delay) = delay {

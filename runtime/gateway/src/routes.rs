@@ -58,7 +58,7 @@ impl Routes {
 }
 
 /// The path with its inputs numbered: `/trucks/{id}` and `/trucks/{truck}` are one place with two methods.
-fn nameless(path: &str) -> String {
+pub(crate) fn nameless(path: &str) -> String {
     let parts = path.split('/').enumerate().map(|(index, part)| match part.starts_with('{') {
         true => format!("{{part{index}}}"),
         false => part.to_owned(),

@@ -33,13 +33,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const _: () = assert!(limits::HEAD_BYTES <= 64 * 1024, "the reader's buffer holds a head that is too large by half");
 
-/// Serves until `shutdown`, then stops: no new connections, new calls refused as `draining`, accepted calls finished
-/// within `shutdown_grace`. Returns when every connection is gone.
-pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: CancellationToken) {
-    let gateway = gateway.inner;
+impl Gateway {
+    /// Serves until `shutdown`, then stops: no new connections, new calls refused as `draining`, accepted calls finished
+    /// within `shutdown_grace`. Returns when every connection is gone.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+        serve(listener, &self.inner, &shutdown).await;
+    }
+}
+
+async fn serve(listener: TcpListener, gateway: &Arc<Inner>, shutdown: &CancellationToken) {
     let connections = Connections::new(gateway.connections);
     tokio::select! {
-        never = accept(&listener, &gateway, &connections) => match never {},
+        never = accept(&listener, gateway, &connections) => match never {},
         () = shutdown.cancelled() => {}
     }
     drop(listener);

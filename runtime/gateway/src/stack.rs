@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
@@ -24,7 +25,7 @@ pub(crate) enum Ended {
     /// No call: a page of our own.
     Page(Page),
     /// A flow ran. The permit covers the reply until it is sent.
-    Flow { outcome: Outcome, permit: Arc<Permit> },
+    Flow { outcome: Outcome, waited: Duration, permit: Arc<Permit> },
 }
 
 /// Answers one request. Dropped by a caller that hangs up: a read is ended by that, a write goes on inside the engine.
@@ -61,7 +62,9 @@ async fn stages(gateway: &Inner, trail: &mut Trail<'_>, parts: &http::request::P
         return Ok(Ended::Page(page));
     }
     // The flow, before any limit is charged: a wrong path costs its caller nothing.
-    let path = parts.uri.path().strip_prefix("/api").unwrap_or_default();
+    let Some(path) = parts.uri.path().strip_prefix("/api").filter(|path| path.starts_with('/')) else {
+        return Err(Refusal::new(Code::UnknownPage, "Flows are served below /api/.").into());
+    };
     let plan = &view.live.plan;
     let flow_index = view.routes.find(plan, &tenant.plan, parts.method.as_str(), path).map_err(missing)?;
     let flow = &plan.flows[flow_index];
@@ -87,9 +90,9 @@ async fn stages(gateway: &Inner, trail: &mut Trail<'_>, parts: &http::request::P
     let intake = intake::read(flow, &tenant.plan, &given)?;
     // The flow itself.
     let flowfile = Flowfile { id: trail.id.clone(), tenant: tenant.plan.name.clone(), run, input: intake.values, deadline };
-    let outcome = gateway
+    let (outcome, waited) = gateway
         .engine
-        .run(Call {
+        .run_measured(Call {
             live: view.live.clone(),
             flow: flow_index,
             tenant: tenant_index,
@@ -99,7 +102,7 @@ async fn stages(gateway: &Inner, trail: &mut Trail<'_>, parts: &http::request::P
             stubs: None,
         })
         .await;
-    Ok(Ended::Flow { outcome, permit })
+    Ok(Ended::Flow { outcome, waited, permit })
 }
 
 fn missing(missing: Missing) -> Denied {

@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) bytes: u64,
     pub(crate) truncated: bool,
     pub(crate) stale: bool,
+    /// Time spent waiting for seats.
+    pub(crate) wait: Duration,
 }
 
 /// A call on its way. Dropped before its end it counts as hung up.
@@ -104,7 +106,7 @@ impl<'a> Trail<'a> {
             status: facts.status,
             code,
             duration,
-            wait: Duration::ZERO,
+            wait: facts.wait,
             rows: facts.rows,
             bytes: facts.bytes,
             truncated: facts.truncated,

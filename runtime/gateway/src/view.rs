@@ -46,7 +46,8 @@ impl View {
 
     /// The OpenAPI document of a tenant.
     pub(crate) fn openapi(&self, tenant: usize) -> Bytes {
-        let text = || openapi::document(&self.live.plan, &self.live.tenants[tenant]).to_string();
+        let caller = &self.live.tenants[tenant];
+        let text = || openapi::document(&self.live.plan, &caller.plan, &caller.limits).to_string();
         self.tenants[tenant].openapi.get_or_init(|| text().into()).clone()
     }
 }

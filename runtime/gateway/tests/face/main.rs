@@ -1,0 +1,7 @@
+//! The HTTP face before a real engine and a real database, over real sockets on loopback.
+
+mod calls;
+mod document;
+mod lifetime;
+mod limits;
+mod support;
