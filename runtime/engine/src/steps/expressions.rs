@@ -80,11 +80,11 @@ impl Context<'_> {
     }
 }
 
-/// A step that did not run has null parts, so that expressions may ask for them.
+/// A step that did not run has no rows and null for the rest, so that expressions may ask for them.
 fn add_part<'e>(steps: &mut Vec<(&'e str, Datum)>, name: &'e str, part: &str, done: &Done) {
     let value = match part {
-        _ if !done.ran => Datum::Null,
         "rows" => done.rows_tree(),
+        _ if !done.ran => Datum::Null,
         "value" => done.value_tree(),
         _ => done.error_tree(),
     };

@@ -62,7 +62,7 @@ struct Done {
     next: Option<String>,
     affected: Option<u64>,
     value: Option<Datum>,
-    error: Option<(Code, String)>,
+    error: Option<Code>,
     /// `rows` as a tree, made when an expression first reads it.
     tree: OnceLock<Datum>,
 }
@@ -77,7 +77,7 @@ impl Done {
     fn rows_tree(&self) -> Datum {
         match &self.rows {
             Some(rows) => self.tree.get_or_init(|| Datum::from_rows(rows)).clone(),
-            None => Datum::Null,
+            None => Datum::List(Arc::from([])),
         }
     }
     /// `steps.NAME.value`: of a read its rows, of a write how many rows it changed.
@@ -91,14 +91,9 @@ impl Done {
             (None, None) => self.rows_tree(),
         }
     }
+    /// The code of what went wrong.
     fn error_tree(&self) -> Datum {
-        match &self.error {
-            None => Datum::Null,
-            Some((code, detail)) => {
-                let text = |text: &str| Datum::Text(Arc::from(text));
-                Datum::Map(Arc::new([(Arc::from("code"), text(code.name())), (Arc::from("detail"), text(detail))].into()))
-            }
-        }
+        self.error.map_or(Datum::Null, |code| Datum::Text(Arc::from(code.name())))
     }
 }
 
@@ -183,8 +178,7 @@ fn empty(on_empty: OnEmpty) -> Box<Failed> {
 async fn instead(step: &Step, failed: Failed, writing: &mut Writing) -> Fallible<Done> {
     match &step.on_error {
         Some(OnError::Value(value)) if failed.refusal.code != Code::Empty && writing.may_go_on().await => {
-            let error = Some((failed.refusal.code, failed.refusal.detail));
-            Ok(Done { value: Some(value.clone()), error, ..Done::default() })
+            Ok(Done { value: Some(value.clone()), error: Some(failed.refusal.code), ..Done::default() })
         }
         // `stale` is served by the cache around the flow.
         _ => Err(Box::new(failed)),
