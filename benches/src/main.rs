@@ -5,6 +5,7 @@
 
 mod bare;
 mod client;
+mod connector;
 mod duel;
 mod fleet;
 mod floor;

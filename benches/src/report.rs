@@ -66,8 +66,12 @@ pub(crate) struct LoopComparison {
     pub(crate) unit: &'static str,
     pub(crate) threads: usize,
     pub(crate) bare_per_second: f64,
+    /// The connector crate in this process.
+    pub(crate) connector_per_second: f64,
+    pub(crate) connector_ratio: f64,
+    /// The whole product over HTTP.
     pub(crate) product_per_second: f64,
-    pub(crate) ratio: f64,
+    pub(crate) product_ratio: f64,
 }
 
 /// A statement with far more rows than allowed.
@@ -173,10 +177,10 @@ fn print_comparison(comparison: &Comparison) {
 
 /// Prints loops over a driver.
 pub(crate) fn print_loops(loops: &LoopComparison) {
-    let LoopComparison { case, unit, threads, bare_per_second, product_per_second, ratio } = loops;
-    println!(
-        "{case}, {threads} at once: bare loop {bare_per_second:.0} {unit}/s, product {product_per_second:.0} {unit}/s, ratio {ratio:.2}"
-    );
+    println!("\n{}, {} at once", loops.case, loops.threads);
+    println!("  bare loop       {:>8.0} {}/s", loops.bare_per_second, loops.unit);
+    println!("  connector       {:>8.0} {}/s, ratio {:.2}", loops.connector_per_second, loops.unit, loops.connector_ratio);
+    println!("  product by HTTP {:>8.0} {}/s, ratio {:.2}", loops.product_per_second, loops.unit, loops.product_ratio);
 }
 
 /// Prints a row cap.

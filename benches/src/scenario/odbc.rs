@@ -1,4 +1,5 @@
-//! IBM's driver over Derby through the wire shim: bare loops beside the product over HTTP.
+//! IBM's driver over Derby through the wire shim: bare loops beside the connector crate in this process and the whole
+//! product over HTTP.
 //!
 //! Derby, a Java program, and the shim serve all sides alike and take most of the CPU here; figures of different
 //! machines tell little, ratios tell what the product's way to the driver costs.
@@ -12,6 +13,7 @@ use spillgate_test_support::shim::Shim;
 use super::Settings;
 use crate::bare::{self, Question, Reader};
 use crate::client::get;
+use crate::connector::Sessions;
 use crate::duel::median;
 use crate::fleet::{self, TRUCKS};
 use crate::folder::Folder;
@@ -45,14 +47,14 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<LoopComparison>> {
     let database = Database { driver: "odbc", connection: connection.clone(), connections: THREADS, more: "" };
     let server = product::start(&settings.product, &folder.path, settings.workers, &database, &flows())?;
     let one = Duel {
-        case: "IBM's driver: one row by key, over HTTP",
+        case: "IBM's driver: one row by key",
         question: Question { sql: fleet::one("?"), by_key: true, batch_rows: 2 },
         sides: THREADS,
         paths: (1..=TRUCKS).step_by(7).map(|id| format!("/api/trucks/{id}")).collect(),
         rows_per_call: 1.0,
     };
     let all = Duel {
-        case: "IBM's driver: ten thousand rows at once, over HTTP",
+        case: "IBM's driver: ten thousand rows at once",
         question: Question { sql: fleet::all(), by_key: false, batch_rows: BATCH_ROWS },
         sides: 1,
         paths: vec!["/api/trucks".to_owned()],
@@ -74,20 +76,25 @@ fn compare(server: &Server, connection: &str, duel: &Duel, settings: &Settings) 
     let mut readers: Vec<Reader> = (0..duel.sides).map(|_| Reader::open(connection, &duel.question)).collect::<Result<_>>()?;
     let requests = duel.paths.iter().map(|path| get(path, KEY)).collect();
     let load = Load { requests, callers: duel.sides, warm_up: pace.warm_up, window: pace.window };
-    let (mut bare_rows, mut product_rows) = (Vec::new(), Vec::new());
+    let mut sessions = Sessions::open(connection, duel.sides, settings.workers)?;
+    let (mut bare_rows, mut connector_rows, mut product_rows) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..pace.rounds {
         bare_rows.push(bare::rows_per_second(&mut readers, &duel.question, Window::after(pace.warm_up, pace.window))?);
+        connector_rows.push(sessions.rows_per_second(&duel.question, Window::after(pace.warm_up, pace.window))?);
         let round = load::run(server, &load)?;
         ensure!(round.failed == 0, "{}: {} calls failed", duel.case, round.failed);
         product_rows.push(round.per_second() * duel.rows_per_call);
     }
+    let ratio = |rows: &[f64]| median(rows.iter().zip(&bare_rows).map(|(mine, theirs)| mine / theirs));
     let comparison = LoopComparison {
         case: duel.case.to_owned(),
         unit: "rows",
         threads: duel.sides,
-        ratio: median(product_rows.iter().zip(&bare_rows).map(|(mine, theirs)| mine / theirs)),
-        bare_per_second: median(bare_rows.into_iter()),
-        product_per_second: median(product_rows.into_iter()),
+        connector_ratio: ratio(&connector_rows),
+        product_ratio: ratio(&product_rows),
+        connector_per_second: median(connector_rows.iter().copied()),
+        bare_per_second: median(bare_rows.iter().copied()),
+        product_per_second: median(product_rows.iter().copied()),
     };
     print_loops(&comparison);
     Ok(comparison)
