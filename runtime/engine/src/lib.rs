@@ -111,6 +111,10 @@ impl Engine {
     pub fn memory(&self) -> &Arc<Budget> {
         &self.inner.memory
     }
+    /// When the clock that the gates are shown began: the gateway counts from it, the admin face reads by it.
+    pub fn started(&self) -> std::time::Instant {
+        self.inner.started
+    }
     /// Bytes that cached replies hold.
     pub fn cached_bytes(&self) -> u64 {
         self.inner.cache.held_bytes()

@@ -28,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<Cache>,
     pub(crate) http: HttpClient,
     pub(crate) cursor_key: [u8; 32],
+    /// When the clock that the gates are shown began.
+    pub(crate) started: std::time::Instant,
     /// Writes that run, callers or not.
     pub(crate) writes: TaskTracker,
     make_database: MakeDatabase,
@@ -42,6 +44,7 @@ pub(crate) fn start(
 ) -> Result<Arc<Inner>, Vec<String>> {
     let live = build(plan, &make_database, &telemetry, None)?;
     let inner = Arc::new(Inner {
+        started: std::time::Instant::now(),
         live: ArcSwap::from_pointee(live),
         memory: Arc::default(),
         cache: Arc::default(),

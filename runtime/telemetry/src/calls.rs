@@ -124,7 +124,7 @@ impl CallSeries {
         if let Some(metrics) = pairs.by_tenant.get(tenant).and_then(|flows| flows.get(flow)) {
             return metrics.clone();
         }
-        if pairs.count >= CALL_SERIES && pairs.turned_away % CALL_SERIES == 0 {
+        if pairs.count >= CALL_SERIES && pairs.turned_away.is_multiple_of(CALL_SERIES) {
             pairs.forget_unused();
         }
         if pairs.count >= CALL_SERIES {

@@ -1,0 +1,376 @@
+//! The pages as they go out: types apart from handlers. What is not named here cannot leave.
+//!
+//! Units stand last in names; a limit says where it comes from. Not here, on purpose: connection strings, keys,
+//! `on_connect` (it may hold passwords), statements, header values, URLs of `http` steps, values of tenants' attributes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use spillgate_config::plan::{Action, Class, DatabasePlan, Driver, Effect, Flow, Limit, ServerPlan, Step, TenantPlan};
+use spillgate_config::{Fault, Plan};
+use spillgate_engine::DatabaseStatus;
+use spillgate_telemetry::{DatabaseMetrics, StatementOutcome};
+
+use crate::operations::Standing;
+
+/// An amount; the largest number stands for no limit.
+pub(crate) struct Amount(u64);
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            u64::MAX => serializer.serialize_str("unlimited"),
+            amount => serializer.serialize_u64(amount),
+        }
+    }
+}
+
+/// A limit and where it comes from.
+#[derive(Serialize)]
+pub(crate) struct LimitPage<T> {
+    limit: T,
+    from: String,
+}
+
+fn amount(limit: &Limit<u64>) -> LimitPage<Amount> {
+    LimitPage { limit: Amount(limit.value), from: limit.origin.to_string() }
+}
+
+fn milliseconds(time: Duration) -> Amount {
+    Amount(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// `GET /admin/v1/flows`.
+#[derive(Serialize)]
+pub(crate) struct Flows<'a> {
+    flows: Vec<FlowPage<'a>>,
+}
+
+#[derive(Serialize)]
+struct FlowPage<'a> {
+    name: &'a str,
+    about: &'a str,
+    http: String,
+    effect: &'static str,
+    deadline_ms: LimitPage<Amount>,
+    inputs: Vec<&'a str>,
+    steps: Vec<StepPage<'a>>,
+    cached: bool,
+    paged: bool,
+    memory_bytes: u64,
+    file: Cow<'a, str>,
+    version: String,
+}
+
+#[derive(Serialize)]
+struct StepPage<'a> {
+    name: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<&'a str>,
+}
+
+impl<'a> Flows<'a> {
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        Flows { flows: plan.flows.iter().map(|flow| FlowPage::of(flow, plan)).collect() }
+    }
+}
+
+impl<'a> FlowPage<'a> {
+    fn of(flow: &'a Flow, plan: &'a Plan) -> Self {
+        FlowPage {
+            name: &flow.name,
+            about: &flow.about,
+            http: format!("{} /api{}", flow.method, flow.path),
+            effect: match flow.effect {
+                Effect::Read => "read",
+                Effect::Write => "write",
+            },
+            deadline_ms: LimitPage { limit: milliseconds(flow.deadline.value), from: flow.deadline.origin.to_string() },
+            inputs: flow.inputs.iter().map(|input| &*input.name).collect(),
+            steps: flow.steps.iter().map(|step| StepPage::of(step, plan)).collect(),
+            cached: flow.cache.is_some(),
+            paged: flow.page.is_some(),
+            memory_bytes: flow.memory,
+            file: flow.file.to_string_lossy(),
+            version: format!("{:016x}", flow.version),
+        }
+    }
+}
+
+impl<'a> StepPage<'a> {
+    fn of(step: &'a Step, plan: &'a Plan) -> Self {
+        let (kind, database) = match &step.action {
+            Action::Sql(sql) => ("sql", plan.databases.get(sql.database).map(|database| &*database.name)),
+            Action::Map(_) => ("map", None),
+            Action::Http(_) => ("http", None),
+            Action::Route => ("route", None),
+        };
+        StepPage { name: &step.name, kind, database }
+    }
+}
+
+/// `GET /admin/v1/databases`.
+#[derive(Serialize)]
+pub(crate) struct Databases<'a> {
+    pub(crate) databases: Vec<DatabaseState<'a>>,
+}
+
+/// A database, and how it is now.
+#[derive(Serialize)]
+pub(crate) struct DatabaseState<'a> {
+    #[serde(flatten)]
+    settings: DatabaseSettings<'a>,
+    /// What enforces that a read-only session cannot write.
+    read_only_by: &'static str,
+    /// Unknown before the first attempt to connect.
+    reachable: Option<bool>,
+    last_error: Option<String>,
+    seats: Seats,
+    statements: BTreeMap<&'static str, u64>,
+    connects: u64,
+    connect_failures: u64,
+    cancels: u64,
+}
+
+#[derive(Serialize)]
+struct DatabaseSettings<'a> {
+    name: &'a str,
+    driver: &'static str,
+    access: &'static str,
+    pool_max: usize,
+    line: usize,
+    idle_ms: Amount,
+    statement_timeout_ms: Amount,
+    from: String,
+}
+
+#[derive(Serialize)]
+struct Seats {
+    max: usize,
+    in_use: usize,
+    idle: usize,
+    ending: usize,
+    waiting: usize,
+    lost: u64,
+}
+
+impl<'a> DatabaseSettings<'a> {
+    fn of(plan: &'a DatabasePlan) -> Self {
+        DatabaseSettings {
+            name: &plan.name,
+            driver: match plan.driver {
+                Driver::Odbc => "odbc",
+                Driver::Postgres => "postgres",
+                Driver::Sqlite => "sqlite",
+            },
+            access: if plan.writable { "read-write" } else { "read-only" },
+            pool_max: plan.pool_max,
+            line: plan.line,
+            idle_ms: milliseconds(plan.idle),
+            statement_timeout_ms: milliseconds(plan.statement_timeout),
+            from: plan.origin.to_string(),
+        }
+    }
+}
+
+impl<'a> DatabaseState<'a> {
+    pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics) -> Self {
+        let seats = status.seats;
+        DatabaseState {
+            settings: DatabaseSettings::of(plan),
+            read_only_by: status.guard,
+            reachable: status.reachable,
+            last_error: status.last_error,
+            seats: Seats {
+                max: seats.max,
+                in_use: seats.in_use,
+                idle: seats.idle,
+                ending: seats.ending,
+                waiting: seats.waiting,
+                lost: seats.lost,
+            },
+            statements: StatementOutcome::ALL.iter().map(|outcome| (outcome.name(), metrics.ended(*outcome))).collect(),
+            connects: metrics.connects.value(),
+            connect_failures: metrics.connect_failures.value(),
+            cancels: metrics.cancels.value(),
+        }
+    }
+}
+
+/// `GET /admin/v1/tenants`.
+#[derive(Serialize)]
+pub(crate) struct Tenants<'a> {
+    pub(crate) tenants: Vec<Tenant<'a>>,
+}
+
+/// A tenant and its limits in force.
+#[derive(Serialize)]
+pub(crate) struct Tenant<'a> {
+    id: &'a str,
+    class: &'static str,
+    flows: &'a [String],
+    /// Names only: what an attribute says about somebody stays here.
+    attributes: Vec<&'a str>,
+    keys: usize,
+    rate: LimitPage<String>,
+    in_flight: LimitPage<Amount>,
+    memory_bytes: LimitPage<Amount>,
+    from: String,
+}
+
+impl<'a> Tenant<'a> {
+    pub(crate) fn of(plan: &'a TenantPlan) -> Self {
+        Tenant {
+            id: &plan.name,
+            class: match plan.class {
+                Class::Control => "control",
+                Class::Interactive => "interactive",
+                Class::Agent => "agent",
+                Class::Batch => "batch",
+            },
+            flows: &plan.flows,
+            attributes: plan.attributes.keys().map(|name| &**name).collect(),
+            keys: plan.keys.len(),
+            rate: LimitPage { limit: rate(plan), from: plan.rate.origin.to_string() },
+            in_flight: amount(&plan.in_flight),
+            memory_bytes: amount(&plan.memory),
+            from: plan.origin.to_string(),
+        }
+    }
+}
+
+fn rate(plan: &TenantPlan) -> String {
+    match plan.rate.value.calls {
+        u64::MAX => "unlimited".to_owned(),
+        _ => plan.rate.value.to_string(),
+    }
+}
+
+/// `GET /admin/v1/tenants/{id}/usage`.
+#[derive(Serialize)]
+pub(crate) struct Usage {
+    /// Of the calls that may come at once.
+    rate: Used,
+    in_flight: Used,
+    memory: Used,
+}
+
+#[derive(Serialize)]
+struct Used {
+    used: u64,
+    limit: Amount,
+    from: String,
+}
+
+/// What a tenant has taken at one moment.
+pub(crate) struct Taken {
+    /// Calls that the rate would still let through at once.
+    pub(crate) rate_left: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) memory: u64,
+}
+
+impl Usage {
+    pub(crate) fn of(plan: &TenantPlan, taken: &Taken) -> Self {
+        let used = |used: u64, limit: &Limit<u64>| Used { used, limit: Amount(limit.value), from: limit.origin.to_string() };
+        let rate = plan.rate.value;
+        let burst = if rate.calls == u64::MAX { u64::MAX } else { rate.burst };
+        Usage {
+            rate: Used { used: burst.saturating_sub(taken.rate_left), limit: Amount(burst), from: plan.rate.origin.to_string() },
+            in_flight: used(taken.in_flight, &plan.in_flight),
+            memory: used(taken.memory, &plan.memory),
+        }
+    }
+}
+
+/// `POST /admin/v1/reload`, applied.
+#[derive(Serialize)]
+pub(crate) struct Reloaded {
+    pub(crate) version: String,
+    /// Keys whose change waits for a restart.
+    pub(crate) kept: Vec<String>,
+}
+
+/// `GET /admin/v1/config`.
+#[derive(Serialize)]
+pub(crate) struct Config<'a> {
+    /// Of what runs, not of what was refused.
+    version: &'a str,
+    files: Vec<Cow<'a, str>>,
+    notes: &'a [String],
+    last_reload: LastReload<'a>,
+    plan: PlanPage<'a>,
+}
+
+#[derive(Serialize)]
+struct LastReload<'a> {
+    faults: &'a [Fault],
+    kept: &'a [String],
+}
+
+#[derive(Serialize)]
+struct PlanPage<'a> {
+    server: ServerPage<'a>,
+    admins: Vec<&'a str>,
+    databases: Vec<DatabaseSettings<'a>>,
+    tenants: Vec<Tenant<'a>>,
+    flows: Vec<FlowPage<'a>>,
+}
+
+#[derive(Serialize)]
+struct ServerPage<'a> {
+    listen: String,
+    admin_listen: String,
+    data_dir: Cow<'a, str>,
+    flows: Cow<'a, str>,
+    memory_bytes: LimitPage<Amount>,
+    cache_bytes: Amount,
+    http_hosts: &'a [String],
+    shutdown_grace_ms: Amount,
+    disk_limit_bytes: Amount,
+    disk_reserve_bytes: Amount,
+    /// Whether spans are exported; the address may hold a token.
+    otlp: bool,
+}
+
+impl<'a> Config<'a> {
+    pub(crate) fn of(plan: &'a Plan, standing: &'a Standing) -> Self {
+        Config {
+            version: &plan.version,
+            files: plan.files.iter().map(|file| file.to_string_lossy()).collect(),
+            notes: &plan.notes,
+            last_reload: LastReload { faults: &standing.faults, kept: &standing.kept },
+            plan: PlanPage {
+                server: ServerPage::of(&plan.server),
+                admins: plan.admins.iter().map(|admin| &*admin.name).collect(),
+                databases: plan.databases.iter().map(DatabaseSettings::of).collect(),
+                tenants: plan.tenants.iter().map(Tenant::of).collect(),
+                flows: plan.flows.iter().map(|flow| FlowPage::of(flow, plan)).collect(),
+            },
+        }
+    }
+}
+
+impl<'a> ServerPage<'a> {
+    fn of(plan: &'a ServerPlan) -> Self {
+        ServerPage {
+            listen: plan.listen.to_string(),
+            admin_listen: plan.admin_listen.to_string(),
+            data_dir: plan.data_dir.to_string_lossy(),
+            flows: plan.flows.to_string_lossy(),
+            memory_bytes: amount(&plan.memory),
+            cache_bytes: Amount(plan.cache),
+            http_hosts: &plan.http_hosts,
+            shutdown_grace_ms: milliseconds(plan.shutdown_grace),
+            disk_limit_bytes: Amount(plan.disk_limit),
+            disk_reserve_bytes: Amount(plan.disk_reserve),
+            otlp: plan.otlp.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

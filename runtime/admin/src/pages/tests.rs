@@ -1,0 +1,141 @@
+//! The shapes of the pages are part of the contract: a golden file holds them, and no secret is in it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use spillgate_config::load_from;
+use spillgate_config::source::Memory;
+use spillgate_engine::SeatCounts;
+use spillgate_telemetry::{Telemetry, TelemetryOptions};
+
+use super::*;
+
+/// Every secret of the plan has this in it.
+const SECRET: &str = "sup3rs3cret";
+
+const SERVER: &str = r#"
+[server]
+http_hosts = ["geo.example:443"]
+memory = "64MiB"
+[telemetry]
+otlp = "http://127.0.0.1:4318/sup3rs3cret-path"
+[admin.alice]
+keys = ["env:ALICE_KEY"]
+[database.fleet]
+driver = "postgres"
+connection = "env:CONNECTION"
+access = "read-write"
+on_connect = ["SET ROLE sup3rs3cret_role"]
+[tenant.agent]
+keys = ["env:AGENT_KEY"]
+class = "agent"
+attributes = { company = "sup3rs3cret company" }
+rate = "600/min"
+in_flight = 8
+"#;
+const POSITION: &str = r#"
+name = "truck_position"
+about = "Last known position of one truck."
+http = "GET /trucks/{id}/position"
+effect = "read"
+deadline = "2s"
+cache = { fresh = "5s" }
+[input.id]
+type = "integer"
+about = "Truck number"
+[[step]]
+name = "position"
+database = "fleet"
+sql = "SELECT id, 'sup3rs3cret literal' AS note FROM truck WHERE id = :id"
+[[step]]
+name = "place"
+http = { method = "POST", url = "https://geo.example/x?key=sup3rs3cret", headers = { authorization = "env:GEO" }, timeout = "1s" }
+[[step]]
+name = "answer"
+map = "{'truck': input.id}"
+"#;
+
+fn plan() -> Plan {
+    let source = Memory::default()
+        .file("/etc/spillgate/server.toml", SERVER)
+        .file("/etc/spillgate/flows/truck_position.toml", POSITION)
+        .variable("CONNECTION", "postgres://reader:sup3rs3cret@127.0.0.1:1/fleet")
+        .variable("ALICE_KEY", "sup3rs3cret-alice")
+        .variable("AGENT_KEY", "sup3rs3cret-agent")
+        .variable("GEO", "sup3rs3cret-geo");
+    load_from(&source, Path::new("/etc/spillgate/server.toml")).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+/// Versions are hashes: there, but not part of the shape.
+fn steady(mut page: Value) -> Value {
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Object(entries) => {
+                for (key, value) in entries {
+                    if key == "version" {
+                        assert!(value.as_str().is_some_and(|version| version.len() >= 16), "{value}");
+                        *value = json!("…");
+                    }
+                    walk(value);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    walk(&mut page);
+    page
+}
+
+fn shown(page: &impl Serialize) -> Value {
+    steady(serde_json::to_value(page).expect("a page is JSON"))
+}
+
+/// Every page of one plan.
+fn all_pages() -> Value {
+    let plan = plan();
+    let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to start");
+    let metrics = telemetry.database_metrics("fleet");
+    metrics.connects.add(2);
+    let database = &plan.databases[0];
+    let status = DatabaseStatus {
+        name: database.name.clone(),
+        driver: database.driver,
+        writable: database.writable,
+        guard: "the session",
+        seats: SeatCounts { max: 16, in_use: 1, idle: 1, ending: 0, waiting: 3, lost: 0 },
+        reachable: Some(true),
+        last_error: None,
+    };
+    let tenant = &plan.tenants[0];
+    let taken = Taken { rate_left: 57, in_flight: 2, memory: 65_536 };
+    let fault = Fault { file: "/etc/spillgate/flows/truck_position.toml".into(), line: 3, column: 1, message: "unknown key".into() };
+    let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()] };
+    json!({
+        "/admin/v1/flows": shown(&Flows::of(&plan)),
+        "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics)] }),
+        "/admin/v1/tenants": shown(&Tenants { tenants: vec![Tenant::of(tenant)] }),
+        "/admin/v1/tenants/agent/usage": shown(&Usage::of(tenant, &taken)),
+        "/admin/v1/config": shown(&Config::of(&plan, &standing)),
+        "/admin/v1/reload": shown(&Reloaded { version: plan.version.clone(), kept: standing.kept.clone() }),
+    })
+}
+
+#[test]
+fn the_pages_have_the_golden_shapes() {
+    let pages = serde_json::to_string_pretty(&all_pages()).expect("JSON") + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/pages/pages.golden.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &pages).expect("the golden file is written");
+    }
+    let golden = std::fs::read_to_string(path).expect("the golden file is there");
+    assert_eq!(pages, golden, "run with UPDATE_GOLDEN=1 if the change is meant, and say so in the changelog");
+}
+
+#[test]
+fn c10_no_page_shows_a_secret() {
+    let pages = all_pages().to_string();
+    assert!(pages.contains("truck_position") && pages.contains("\"fleet\""), "the pages say something");
+    assert!(!pages.contains(SECRET), "{pages}");
+    assert!(!pages.contains("SELECT") && !pages.contains("127.0.0.1:1/"), "{pages}");
+}

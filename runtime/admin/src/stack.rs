@@ -1,0 +1,205 @@
+//! The one ordered stack of the admin listener, and its routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, Request, State as Shared};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use http::{HeaderValue, Method};
+use http_body_util::{BodyExt as _, Limited};
+use spillgate_config::Fault;
+use spillgate_model::refusal::BadField;
+use spillgate_model::{Code, Refusal, problem};
+use spillgate_telemetry::happened;
+
+use crate::reply::{self, REQUEST_ID};
+use crate::{State, guard, pages};
+
+/// Bytes of a request body: nothing here takes more than a few words.
+const BODY_BYTES: usize = 16 * 1024;
+/// Beginnings of paths that the contract names and a later version answers.
+const LATER: &[&str] = &["/admin/v1/queues", "/admin/v1/breakers", "/admin/v1/audit", "/admin/v1/jobs"];
+
+/// What the stack found out about a request.
+#[derive(Clone)]
+struct Asked {
+    id: Arc<str>,
+    admin: Arc<str>,
+    remote: SocketAddr,
+}
+
+/// Everything that is answered.
+pub(crate) fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route("/metrics", read(get(metrics)))
+        .route("/admin/v1/flows", read(get(flows)))
+        .route("/admin/v1/databases", read(get(databases)))
+        .route("/admin/v1/tenants", read(get(tenants)))
+        .route("/admin/v1/tenants/{id}", get(tenant).fallback(tenant_changes_come_later))
+        .route("/admin/v1/tenants/{id}/usage", read(get(usage)))
+        .route("/admin/v1/config", read(get(config)))
+        .route("/admin/v1/reload", post(reload).fallback(only_post))
+        .route("/problems/{code}", read(get(help)))
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(state.clone(), stack))
+        .with_state(state)
+}
+
+fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(only_get)
+}
+
+/// The stack, in order.
+async fn stack(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    let id: Arc<str> = format!("admin-{}", state.requests.fetch_add(1, Ordering::Relaxed)).into();
+    let remote = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.0);
+    let mut response = match admit(&state, request, &id, remote).await {
+        Ok(request) => next.run(request).await,
+        Err(refusal) => {
+            happened::admin_denied(&state.telemetry, remote.ip(), refusal.code.name(), &refusal.detail);
+            reply::refusal(&refusal, &id)
+        }
+    };
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+async fn admit(state: &State, request: Request, id: &Arc<str>, remote: SocketAddr) -> Result<Request, Refusal> {
+    // Host and Origin first: a page of a stranger learns nothing, not even whether a key is right.
+    guard::our_own(request.uri(), request.headers(), &state.host_name)?;
+    // Then who asks, by the keys of the plan that runs now.
+    let admin = guard::who(request.headers(), &state.engine.live().plan.admins)?;
+    // Then the body, whole, so that no handler can be made to wait for it or to hold more.
+    let (mut parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES).collect().await.map_err(|error| {
+        let code = if error.is::<http_body_util::LengthLimitError>() { Code::TooLarge } else { Code::Malformed };
+        Refusal::new(code, format!("A body here has at most {BODY_BYTES} bytes."))
+    })?;
+    parts.extensions.insert(Asked { id: id.clone(), admin, remote });
+    Ok(Request::from_parts(parts, Body::from(body.to_bytes())))
+}
+
+async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
+    let process = state.telemetry.process();
+    process.memory_reserved.set(state.engine.memory().used());
+    process.memory_limit.set(state.engine.live().plan.server.memory.value);
+    process.cache_bytes.set(state.engine.cached_bytes());
+    reply::text("text/plain; version=0.0.4; charset=utf-8", state.telemetry.render_metrics())
+}
+
+async fn flows(Shared(state): Shared<Arc<State>>) -> Response {
+    reply::json(&pages::Flows::of(&state.engine.live().plan))
+}
+
+async fn databases(Shared(state): Shared<Arc<State>>) -> Response {
+    let live = state.engine.live();
+    let databases = live.databases.iter().map(|database| {
+        let metrics = state.telemetry.database_metrics(&database.plan().name);
+        pages::DatabaseState::of(database.plan(), database.status(), &metrics)
+    });
+    reply::json(&pages::Databases { databases: databases.collect() })
+}
+
+async fn tenants(Shared(state): Shared<Arc<State>>) -> Response {
+    let live = state.engine.live();
+    reply::json(&pages::Tenants { tenants: live.plan.tenants.iter().map(pages::Tenant::of).collect() })
+}
+
+async fn tenant(Shared(state): Shared<Arc<State>>, Path(id): Path<String>, asked: axum::Extension<Asked>) -> Response {
+    let live = state.engine.live();
+    match live.plan.tenants.iter().find(|tenant| *tenant.name == *id) {
+        Some(tenant) => reply::json(&pages::Tenant::of(tenant)),
+        None => no_such_tenant(&asked),
+    }
+}
+
+async fn usage(Shared(state): Shared<Arc<State>>, Path(id): Path<String>, asked: axum::Extension<Asked>) -> Response {
+    let live = state.engine.live();
+    match live.tenants.iter().find(|tenant| *tenant.plan.name == *id) {
+        Some(tenant) => {
+            let rate_left = tenant.gate.rate_remaining(tenant.plan.rate.value, state.engine.started().elapsed());
+            let taken = pages::Taken { rate_left, in_flight: tenant.gate.in_flight(), memory: tenant.gate.memory() };
+            reply::json(&pages::Usage::of(&tenant.plan, &taken))
+        }
+        None => no_such_tenant(&asked),
+    }
+}
+
+fn no_such_tenant(asked: &Asked) -> Response {
+    reply::refusal(&Refusal::new(Code::UnknownPage, "The plan that runs has no such tenant."), &asked.id)
+}
+
+async fn config(Shared(state): Shared<Arc<State>>) -> Response {
+    reply::json(&pages::Config::of(&state.engine.live().plan, &state.operations.standing()))
+}
+
+/// Survives its caller: a reload that began is carried through.
+async fn reload(Shared(state): Shared<Arc<State>>, asked: axum::Extension<Asked>) -> Response {
+    let work = {
+        let (state, asked) = (state.clone(), asked.0.clone());
+        async move {
+            let result = state.operations.reload().await;
+            let outcome = match &result {
+                Ok(version) => format!("applied, version {version}"),
+                Err(faults) => format!("refused, {} faults", faults.len()),
+            };
+            happened::admin_change(&asked.admin, asked.remote.ip(), "reload", &outcome);
+            result
+        }
+    };
+    match tokio::spawn(work).await {
+        Ok(Ok(version)) => reply::json(&pages::Reloaded { version, kept: state.operations.standing().kept }),
+        Ok(Err(faults)) => reply::refusal(&refused(&faults), &asked.id),
+        Err(_) => reply::refusal(&Refusal::new(Code::Internal, "The reload broke off; what ran before goes on."), &asked.id),
+    }
+}
+
+/// Every fault with its place; the same table of codes as everywhere.
+fn refused(faults: &[Fault]) -> Refusal {
+    let field = |fault: &Fault| BadField {
+        name: format!("{}:{}:{}", fault.file.display(), fault.line, fault.column),
+        problem: fault.message.clone(),
+    };
+    let detail = format!("The configuration has faults ({}); nothing that runs was changed.", faults.len());
+    let mut refusal = Refusal::new(Code::InvalidInput, detail).fields(faults.iter().map(field).collect());
+    refusal.status = Some(422);
+    refusal
+}
+
+async fn help(Path(name): Path<String>, asked: axum::Extension<Asked>) -> Response {
+    match problem::code_of_page(&format!("{}{name}", problem::PAGES)) {
+        Some(code) => reply::text("text/markdown; charset=utf-8", problem::page(code)),
+        None => reply::refusal(&Refusal::new(Code::UnknownPage, "There is no such code."), &asked.id),
+    }
+}
+
+async fn only_get(asked: axum::Extension<Asked>) -> Response {
+    reply::method_not_allowed("This page is only read.", "GET, HEAD", &asked.id)
+}
+
+async fn only_post(asked: axum::Extension<Asked>) -> Response {
+    reply::method_not_allowed("A reload is asked for with POST.", "POST", &asked.id)
+}
+
+async fn tenant_changes_come_later(method: Method, asked: axum::Extension<Asked>) -> Response {
+    let detail = match method {
+        Method::PUT | Method::PATCH | Method::DELETE => "Changing a tenant's limits while running is not available yet.",
+        _ => "This page is only read.",
+    };
+    reply::method_not_allowed(detail, "GET, HEAD", &asked.id)
+}
+
+async fn nothing_here(request: Request) -> Response {
+    let path = request.uri().path();
+    let later = LATER.iter().any(|start| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    let detail = if later { "This page is not available yet." } else { "There is no such page on the admin listener." };
+    let id = request.extensions().get::<Asked>().map_or("", |asked| &asked.id);
+    reply::refusal(&Refusal::new(Code::UnknownPage, detail), id)
+}
