@@ -32,8 +32,21 @@ pub struct TenantGate {
 #[derive(Debug)]
 pub struct Permit {
     _in_flight: Reservation,
-    _tenant_memory: Reservation,
-    _server_memory: Reservation,
+    memory: PayloadMemory,
+}
+
+impl Permit {
+    /// The call has ended, its reply has not been sent: gives back the call, keeps the memory.
+    pub fn into_memory(self) -> PayloadMemory {
+        self.memory
+    }
+}
+
+/// The memory of one call, in its tenant's share and in the server's. Dropping it gives it back.
+#[derive(Debug)]
+pub struct PayloadMemory {
+    _tenant: Reservation,
+    _server: Reservation,
 }
 
 /// How long a caller over its in-flight or memory limit is told to wait: about one call's time.
@@ -68,7 +81,7 @@ impl TenantGate {
         };
         let tenant_memory = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
         let server_memory = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
-        Ok(Permit { _in_flight: in_flight, _tenant_memory: tenant_memory, _server_memory: server_memory })
+        Ok(Permit { _in_flight: in_flight, memory: PayloadMemory { _tenant: tenant_memory, _server: server_memory } })
     }
 
     /// Calls that the rate would let through at once.

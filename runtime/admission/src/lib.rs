@@ -13,5 +13,5 @@ mod gate;
 mod rate;
 
 pub use budget::{Budget, Reservation};
-pub use gate::{Permit, TenantGate, TenantLimits};
+pub use gate::{PayloadMemory, Permit, TenantGate, TenantLimits};
 pub use rate::RateLimiter;

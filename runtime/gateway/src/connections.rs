@@ -87,7 +87,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Asks to be woken when the stage changes. Once is enough: a task's waker stays the same.
+    /// Asks to be woken when the stage changes next.
     pub(crate) fn watch(&self, waker: &std::task::Waker) {
         self.waker.register(waker);
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Every reply has a `Spillgate-Request-Id`; every refusal is `application/problem+json` from the one table of codes.
-//! 2. A reply's buffer holds its permit until the last byte is handed to the socket.
+//! 2. A call is over when its reply is made: what it had in flight is given back before the first byte is sent, so a
+//!    caller that waits for its reply is never refused for it. Its memory is given back with the last byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RET
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use spillgate_admission::Permit;
+use spillgate_admission::{PayloadMemory, Permit};
 use spillgate_engine::Outcome;
 use spillgate_model::{Code, Datum, Refusal, Rows, json};
 
@@ -97,7 +98,9 @@ fn insert(response: &mut Response<Full<Bytes>>, name: HeaderName, value: &[u8]) 
 
 fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts, stale: Option<Duration>) -> Response<Full<Bytes>> {
     let facts = Facts { bytes: buffer.len() as u64, stale: stale.is_some(), ..facts };
-    let body = Bytes::from_owner(Covered { buffer, _permit: permit });
+    // A write that its caller no longer waits for may still hold the permit; then all of it stays until both are done.
+    let cover = Arc::try_unwrap(permit).map(Permit::into_memory);
+    let body = Bytes::from_owner(Covered { buffer, _cover: cover });
     let mut response = reply(&trail, StatusCode::OK, JSON, body);
     if let Some(age) = stale {
         response.headers_mut().insert(STALE, HeaderValue::from(age.as_secs()));
@@ -106,10 +109,10 @@ fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts,
     response
 }
 
-/// A reply's bytes with what they were admitted by.
+/// A reply's bytes with the memory they were admitted by.
 struct Covered {
     buffer: Vec<u8>,
-    _permit: Arc<Permit>,
+    _cover: Result<PayloadMemory, Arc<Permit>>,
 }
 
 impl AsRef<[u8]> for Covered {

@@ -114,21 +114,18 @@ async fn connection(stream: TcpStream, remote: IpAddr, gateway: Arc<Inner>, seat
     // A head that is too large by less than half gets a problem object from the stack; beyond, the reader says 431.
     builder.max_headers(HEADERS).max_buf_size(limits::HEAD_BYTES * 2);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut watched = false;
-    let mut closing = false;
+    let mut seen = None;
     let served = poll_fn(|context| {
-        if !watched {
+        if seen != Some(seat.stage()) {
+            // Being woken takes the waker, so it is left again, and before the stage is looked at: no change is missed.
             seat.watch(context.waker());
-            watched = true;
-        }
-        match seat.stage() {
-            Stage::Serving => {}
-            Stage::Closing if closing => {}
-            Stage::Closing => {
-                closing = true;
-                connection.as_mut().graceful_shutdown();
+            let stage = seat.stage();
+            seen = Some(stage);
+            match stage {
+                Stage::Serving => {}
+                Stage::Closing => connection.as_mut().graceful_shutdown(),
+                Stage::Dropped => return Poll::Ready(Ok(())),
             }
-            Stage::Dropped => return Poll::Ready(Ok(())),
         }
         connection.as_mut().poll(context)
     });

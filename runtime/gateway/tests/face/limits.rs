@@ -115,17 +115,26 @@ async fn what_could_never_fit_the_memory_is_refused_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_covers_the_reply_until_it_is_sent() {
+async fn memory_covers_the_reply_until_it_is_sent() {
     let face = Face::start().await;
     let mut slow_reader = face.connect().await;
     slow_reader.write(get("agent-key", "/api/bulk").as_bytes()).await;
     let ok = face.telemetry.call_metrics("agent", "bulk");
     until("the reply to be made", || ok.ended(None) == 1).await;
-    assert_eq!(face.tenant("agent", |tenant| tenant.gate.in_flight()), 1, "its bytes still wait for their reader");
+    let taken = || face.tenant("agent", |tenant| (tenant.gate.in_flight(), tenant.gate.memory()));
+    assert_eq!(taken(), (0, 6 << 20), "the call is over, its bytes still wait for their reader");
     let reply = slow_reader.reply().await;
     assert_eq!(reply.json()["row_count"], json!(2_000));
-    until("the permit to be given back", || face.tenant("agent", |tenant| tenant.gate.in_flight()) == 0).await;
-    assert_eq!(face.tenant("agent", |tenant| tenant.gate.memory()), 0);
+    until("the memory to be given back", || taken() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e1_a_caller_that_waits_for_its_replies_never_has_two_calls_in_flight() {
+    let face = Face::start().await;
+    face.reload_tenant("rate = { rate = \"2/min\", burst = 2 }", "rate = \"60000/s\"");
+    for _ in 0..200 {
+        assert_eq!(face.get("narrow-key", "/api/echo/1").await.status, 200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

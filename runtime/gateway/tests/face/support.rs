@@ -84,11 +84,11 @@ max_rows = 1
 max_bytes = "4KiB"
 "#;
 
-/// The same with a body.
+/// The same with a body: by a write, since reads have none.
 pub(crate) const ECHO_BODY: &str = r#"
 name = "echo_body"
 http = "POST /echo"
-effect = "read"
+effect = "write"
 deadline = "5s"
 [input.id]
 type = "integer"
@@ -101,7 +101,7 @@ required = false
 [[step]]
 name = "row"
 database = "fleet"
-sql = "SELECT :id AS ID, :count AS COUNT, :note AS NOTE"
+sql = "INSERT INTO NOTE (TRUCK, TEXT) VALUES (:id, :note) RETURNING TRUCK AS ID, :count AS COUNT, TEXT AS NOTE"
 columns = { ID = "integer", COUNT = "integer", NOTE = "text" }
 max_rows = 1
 max_bytes = "4KiB"
@@ -192,6 +192,15 @@ impl Face {
     /// Writes a flow file and puts the plan in place that comes of it.
     pub(crate) fn reload_with(&self, name: &str, flow: &str) {
         std::fs::write(self.folder.join("flows").join(name).with_extension("toml"), flow).expect("a flow file");
+        self.engine.apply(load(&self.folder)).expect("the plan is taken");
+    }
+
+    /// Replaces a line of the server file and puts the plan in place that comes of it.
+    pub(crate) fn reload_tenant(&self, line: &str, other: &str) {
+        let path = self.folder.join("server.toml");
+        let server = std::fs::read_to_string(&path).expect("the server file");
+        assert!(server.contains(line));
+        std::fs::write(path, server.replace(line, other)).expect("written");
         self.engine.apply(load(&self.folder)).expect("the plan is taken");
     }
 
