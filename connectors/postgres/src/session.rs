@@ -1,0 +1,376 @@
+//! One connection: statements, transactions, and how it is brought to rest.
+//!
+//! States: idle -> busy (a call is polled) -> idle (it returned) | abandoned (it was dropped). Abandoned and lost sessions only
+//! know [`Session::end`].
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use spillgate_connector::{Access, DatabaseError, Ended, Failure, ReadLimits, Scrub, Session, Statement, Written};
+use spillgate_model::rows::RowEnd;
+use spillgate_model::{Rows, RowsBuilder, Value, Work};
+use tokio::time::timeout;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Error, RowStream};
+
+use crate::Postgres;
+use crate::bind::Bound;
+use crate::cancel::Cancel;
+use crate::failure;
+use crate::link::{Link, Peer};
+use crate::prepared::{Prepared, Statements};
+
+/// Bytes of unwanted rows that are read away because that costs less than a cancel request.
+const CHEAP_BYTES: usize = 64 * 1024;
+/// How long a statement is given to end by itself before it is cancelled.
+const GRACE: Duration = Duration::from_millis(2);
+/// Cancel requests are repeated after this time, doubled each time: the first may have come before the statement did.
+const CANCEL_AGAIN: Duration = Duration::from_millis(25);
+/// After this time a connection that does not come to rest is given up.
+const REST_LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    None,
+    /// Begun, and nothing has run in it.
+    Fresh,
+    Used,
+    /// A statement in it failed: the server only lets it be rolled back.
+    Failed,
+}
+
+pub(crate) struct PostgresSession {
+    client: Client,
+    cancel: Cancel,
+    statements: Statements,
+    transaction: Transaction,
+    statement_timeout: Duration,
+    scrub: Scrub,
+    /// A call is on its way; still true after it was dropped.
+    busy: bool,
+    /// A statement is being prepared; still true after that was dropped: the server then holds one that nobody knows.
+    preparing: bool,
+    /// The link broke while a statement was on its way.
+    lost_at_work: bool,
+}
+
+impl PostgresSession {
+    pub(crate) async fn open(database: &Postgres, access: Access) -> Result<Self, DatabaseError> {
+        let mut last = None;
+        for (place, name) in &database.settings.places {
+            match place.peers().await {
+                Err(error) => last = Some(failure::of_link(&error, &database.scrub)),
+                Ok(peers) => {
+                    for peer in peers {
+                        match Self::open_at(database, access, peer, name).await {
+                            Ok(session) => return Ok(session),
+                            Err(error) => last = Some(error),
+                        }
+                    }
+                }
+            }
+        }
+        let nowhere = || DatabaseError::new(Failure::Unreachable, "the database cannot be reached", "the name has no address");
+        Err(last.unwrap_or_else(nowhere))
+    }
+
+    async fn open_at(database: &Postgres, access: Access, peer: Peer, name: &str) -> Result<Self, DatabaseError> {
+        let scrub = &database.scrub;
+        let link = peer.connect(database.settings.connect_timeout).await.map_err(|error| failure::of_link(&error, scrub))?;
+        let mut tls = database.settings.tls.clone();
+        let Ok(connector) = MakeTlsConnect::<Link>::make_tls_connect(&mut tls, name);
+        let config = database.settings.config(access);
+        let connected = match peer {
+            Peer::Tcp(_) => Box::pin(config.connect_raw(link, connector)).await,
+            // A socket in the file system is private as it is; Postgres knows no TLS there.
+            Peer::Unix(_) => Box::pin(config.clone().ssl_mode(tokio_postgres::config::SslMode::Disable).connect_raw(link, connector)).await,
+        };
+        let (client, connection) = connected.map_err(|error| failure::of_connect(&error, scrub))?;
+        // Ends by itself when the client is dropped or the link breaks; every open call hears of that.
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to Postgres ended");
+            }
+        });
+        for statement in &database.on_connect {
+            client.batch_execute(statement).await.map_err(|error| {
+                let cause = failure::of_statement(&error, true, scrub);
+                DatabaseError {
+                    failure: Failure::Unreachable,
+                    detail: format!("a statement of on_connect failed: {}", cause.detail),
+                    ..cause
+                }
+            })?;
+        }
+        let cancel = Cancel { token: client.cancel_token(), peer, tls, name: name.into() };
+        Ok(PostgresSession {
+            client,
+            cancel,
+            statements: Statements::default(),
+            transaction: Transaction::None,
+            statement_timeout: database.statement_timeout,
+            scrub: scrub.clone(),
+            busy: false,
+            preparing: false,
+            lost_at_work: false,
+        })
+    }
+
+    /// Starts a call, unless the session is in need of its end.
+    fn start(&mut self) -> Result<(), DatabaseError> {
+        if self.busy {
+            return Err(DatabaseError::new(Failure::LinkLost, "the session is in need of its end", "called before end"));
+        }
+        if self.client.is_closed() {
+            let detail = "the connection to the database had been lost before";
+            return Err(DatabaseError::new(Failure::Unreachable, detail, detail));
+        }
+        self.busy = true;
+        Ok(())
+    }
+
+    /// Ends a call, whatever came of it.
+    fn ended<T>(&mut self, result: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+        self.busy = false;
+        if let Err(error) = &result {
+            self.lost_at_work |= error.failure == Failure::LinkLost;
+            if self.transaction != Transaction::None {
+                self.transaction = Transaction::Failed;
+            }
+        } else if self.transaction == Transaction::Fresh {
+            self.transaction = Transaction::Used;
+        }
+        result
+    }
+
+    async fn run(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Written, DatabaseError> {
+        self.start()?;
+        let result = self.run_prepared(statement, parameters, limits).await;
+        self.ended(result)
+    }
+
+    async fn run_prepared(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Written, DatabaseError> {
+        let mut may_prepare_again = true;
+        loop {
+            let fresh = self.prepare(statement).await?;
+            let Some(prepared) = self.statements.get(statement.id) else { continue };
+            let started = self.client.query_raw(&prepared.handle, parameters.iter().map(Bound)).await;
+            match started {
+                Ok(stream) => {
+                    let in_transaction = self.transaction != Transaction::None;
+                    return fetch(prepared, stream, limits, &self.cancel, in_transaction, &self.scrub).await;
+                }
+                // The answer to the bind is an error: nothing ran.
+                Err(error) if failure::is_stale(&error) && !fresh && may_prepare_again => {
+                    may_prepare_again = false;
+                    self.statements.forget(statement.id);
+                    self.begin_again(&error).await?;
+                }
+                Err(error) => return Err(failure::of_statement(&error, true, &self.scrub)),
+            }
+        }
+    }
+
+    /// A failed bind fails the transaction it stands in. Where nothing ran in it yet, another takes its place.
+    async fn begin_again(&mut self, error: &Error) -> Result<(), DatabaseError> {
+        match self.transaction {
+            Transaction::None => Ok(()),
+            Transaction::Fresh => self.plain("ROLLBACK; BEGIN").await,
+            Transaction::Used | Transaction::Failed => {
+                let cause = failure::of_statement(error, true, &self.scrub);
+                Err(DatabaseError { failure: Failure::Passing, detail: "a table was changed while the transaction ran".into(), ..cause })
+            }
+        }
+    }
+
+    /// Whether the statement had to be prepared.
+    async fn prepare(&mut self, statement: &Statement) -> Result<bool, DatabaseError> {
+        if self.statements.get(statement.id).is_some() {
+            return Ok(false);
+        }
+        self.preparing = true;
+        let mut prepared = self.client.prepare(&statement.text).await;
+        if prepared.as_ref().is_err_and(failure::is_stale) && self.transaction == Transaction::None {
+            // Behind a pooler the name may be taken by another process; the next one will not be.
+            prepared = self.client.prepare(&statement.text).await;
+        }
+        self.preparing = false;
+        let handle = prepared.map_err(|error| failure::of_statement(&error, true, &self.scrub))?;
+        self.statements.keep(statement.id, Prepared::new(statement, handle)?);
+        Ok(true)
+    }
+
+    async fn plain(&self, text: &str) -> Result<(), DatabaseError> {
+        self.client.batch_execute(text).await.map_err(|error| failure::of_statement(&error, true, &self.scrub))
+    }
+
+    async fn begin(&mut self) -> Result<(), DatabaseError> {
+        self.start()?;
+        let result = self.plain("BEGIN").await;
+        let begun = self.ended(result);
+        if begun.is_ok() {
+            self.transaction = Transaction::Fresh;
+        }
+        begun
+    }
+
+    async fn finish(&mut self, text: &'static str) -> Result<(), DatabaseError> {
+        self.start()?;
+        // The server answers the commit of a failed transaction with a rollback and no error.
+        let refused = text == "COMMIT" && self.transaction == Transaction::Failed;
+        let result = self.plain(if refused { "ROLLBACK" } else { text }).await;
+        self.ended(result)?;
+        self.transaction = Transaction::None;
+        if refused {
+            let detail = "the transaction had failed before and was rolled back";
+            return Err(DatabaseError::new(Failure::Refused, detail, detail).sqlstate("25P02"));
+        }
+        Ok(())
+    }
+
+    /// Brings an abandoned connection to rest: nothing runs on it, and no transaction is open.
+    async fn rest(&self) -> Rest {
+        let mut resting = pin!(self.client.batch_execute("ROLLBACK"));
+        let mut patience = GRACE;
+        loop {
+            match timeout(patience, &mut resting).await {
+                Ok(Ok(())) => return Rest::Idle,
+                // A cancel met the rollback itself. It was delivered before, so the next one stands alone.
+                Ok(Err(error)) if error.code().is_some() => {
+                    let again = timeout(REST_LIMIT, self.client.batch_execute("ROLLBACK")).await;
+                    return if matches!(again, Ok(Ok(()))) { Rest::Idle } else { Rest::Ended };
+                }
+                Ok(Err(_)) => return Rest::Lost,
+                Err(_) if patience > REST_LIMIT => return Rest::Lost,
+                Err(_) => {
+                    if !self.cancel.deliver().await {
+                        return Rest::Lost;
+                    }
+                    patience = if patience == GRACE { CANCEL_AGAIN } else { patience * 2 };
+                }
+            }
+        }
+    }
+}
+
+enum Rest {
+    Idle,
+    /// The statement is over, the connection is of no more use.
+    Ended,
+    /// Nobody knows.
+    Lost,
+}
+
+/// Reads rows up to the limits. What lies beyond is cancelled, except in a transaction, which a cancel would fail.
+async fn fetch(
+    prepared: &Prepared,
+    stream: RowStream,
+    limits: ReadLimits,
+    cancel: &Cancel,
+    in_transaction: bool,
+    scrub: &Scrub,
+) -> Result<Written, DatabaseError> {
+    let failed = |error: Error| failure::of_statement(&error, true, scrub);
+    let mut stream = pin!(stream);
+    let mut rows = RowsBuilder::new(prepared.shape.columns.clone(), limits.max_rows, limits.max_bytes);
+    let cut = loop {
+        let Some(row) = stream.try_next().await.map_err(failed)? else { break None };
+        match prepared.push(&row, &mut rows) {
+            Ok(()) if rows.end_row() == RowEnd::More => {}
+            Ok(()) => break Some(Ok(())),
+            Err(error) => break Some(Err(error)),
+        }
+    };
+    if let Some(result) = cut {
+        if in_transaction {
+            while stream.try_next().await.map_err(failed)?.is_some() {}
+        } else {
+            skip_rest(stream.as_mut(), cancel).await.map_err(failed)?;
+        }
+        result?;
+    }
+    Ok(Written { affected: stream.rows_affected().unwrap_or(0), rows: rows.finish() })
+}
+
+/// Reads on to the end of the statement: at once where it is near, else after a cancel.
+async fn skip_rest(mut stream: std::pin::Pin<&mut RowStream>, cancel: &Cancel) -> Result<(), Error> {
+    let near = async {
+        let mut skipped = 0;
+        while let Some(row) = stream.as_mut().try_next().await? {
+            skipped += row.raw_size_bytes();
+            if skipped > CHEAP_BYTES {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    if let Ok(result) = timeout(GRACE, near).await
+        && result?
+    {
+        return Ok(());
+    }
+    // Not delivered: the statement ends by itself, or by the server's own limit; it is read away meanwhile.
+    cancel.deliver().await;
+    loop {
+        match stream.as_mut().try_next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(error) if error.code().is_some() => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Session for PostgresSession {
+    fn read<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        parameters: &'a [Value],
+        limits: ReadLimits,
+    ) -> Work<'a, Result<Rows, DatabaseError>> {
+        Box::pin(async move { Ok(self.run(statement, parameters, limits).await?.rows) })
+    }
+    fn write<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        parameters: &'a [Value],
+        limits: ReadLimits,
+    ) -> Work<'a, Result<Written, DatabaseError>> {
+        Box::pin(self.run(statement, parameters, limits))
+    }
+    fn begin(&mut self) -> Work<'_, Result<(), DatabaseError>> {
+        Box::pin(self.begin())
+    }
+    fn commit(&mut self) -> Work<'_, Result<(), DatabaseError>> {
+        Box::pin(self.finish("COMMIT"))
+    }
+    fn rollback(&mut self) -> Work<'_, Result<(), DatabaseError>> {
+        Box::pin(self.finish("ROLLBACK"))
+    }
+    fn usable(&self) -> bool {
+        !self.busy && !self.client.is_closed()
+    }
+    fn end(mut self: Box<Self>) -> Work<'static, Ended> {
+        Box::pin(async move {
+            let at_work = self.busy || self.lost_at_work;
+            if !at_work && self.transaction == Transaction::None {
+                return if self.client.is_closed() { Ended::Closed } else { Ended::Clean(self) };
+            }
+            let rest = timeout(REST_LIMIT, self.rest()).await.unwrap_or(Rest::Lost);
+            match rest {
+                // A statement whose preparation was given up may stay on the server under a name nobody knows.
+                Rest::Idle if self.preparing => Ended::Closed,
+                Rest::Idle => {
+                    self.busy = false;
+                    self.transaction = Transaction::None;
+                    Ended::Clean(self)
+                }
+                Rest::Ended => Ended::Closed,
+                Rest::Lost if !at_work => Ended::Closed, // nothing ran; the server rolls back with the connection
+                Rest::Lost if self.cancel.deliver().await => Ended::Closed,
+                Rest::Lost => Ended::Unconfirmed(self.statement_timeout),
+            }
+        })
+    }
+}
