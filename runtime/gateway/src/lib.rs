@@ -12,6 +12,7 @@
 mod callers;
 mod connections;
 mod head;
+mod offline;
 pub mod openapi;
 mod pages;
 mod payload;
@@ -31,10 +32,12 @@ use std::time::Instant;
 use spillgate_engine::Engine;
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
 
+pub use offline::offline_reply;
 use request_id::RequestIds;
 use view::Views;
 
-/// Says why the server is degraded (`/readyz`); empty: it is not. Called per health check, so it must be cheap.
+/// Says why the server is degraded (`/readyz`), databases aside; empty: it is not. Called per health check, so it must be
+/// cheap.
 pub type Readiness = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// What a gateway may be told beyond the plan.
@@ -42,7 +45,7 @@ pub type Readiness = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 pub struct GatewayOptions {
     /// Most connections open at once.
     pub connections: usize,
-    /// Reasons for `degraded`.
+    /// Reasons for `degraded` that only the server knows.
     pub readiness: Readiness,
 }
 

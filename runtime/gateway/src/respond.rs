@@ -147,7 +147,7 @@ pub(crate) fn rows_body(rows: &Rows, next: Option<&str>, affected: Option<u64>, 
     out
 }
 
-fn value_body(value: &Datum) -> Vec<u8> {
+pub(crate) fn value_body(value: &Datum) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     json::write_datum(value, &mut out);
     out
@@ -179,8 +179,62 @@ fn refused(trail: Trail<'_>, denied: &Denied, wait: Duration) -> Response<Full<B
         insert(&mut response, RATE_LIMIT, state.as_bytes());
     }
     if let Some(internal) = &refusal.internal {
-        tracing::warn!(request_id = &*trail.id, code = refusal.code.name(), internal, "a call failed");
+        trail.failed(refusal.code, internal);
     }
     trail.end(facts);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use spillgate_model::{Column, RowsBuilder, Type};
+
+    use super::*;
+
+    fn rows(max_rows: usize) -> Rows {
+        let column = |name: &str, kind| Column { name: name.into(), kind };
+        let columns = [column("ID", Type::Integer), column("a \"b\"", Type::Text)];
+        let mut builder = RowsBuilder::new(columns.into(), max_rows, 1_000);
+        for id in 1..=2 {
+            builder.integer(id);
+            builder.text(Type::Text, "x\ny").expect("it fits");
+            builder.end_row();
+        }
+        builder.finish()
+    }
+
+    fn text(body: Vec<u8>) -> String {
+        String::from_utf8(body).expect("JSON is UTF-8")
+    }
+
+    #[test]
+    fn c5_a_reply_says_whether_it_is_whole() {
+        let all = r#"{"rows":[{"ID":1,"a \"b\"":"x\ny"},{"ID":2,"a \"b\"":"x\ny"}],"row_count":2,"truncated":false}"#;
+        assert_eq!(text(rows_body(&rows(2), None, None, None)), all);
+        let cut = r#"{"rows":[{"ID":1,"a \"b\"":"x\ny"}],"row_count":1,"truncated":true}"#;
+        assert_eq!(text(rows_body(&rows(1), None, None, None)), cut);
+    }
+
+    #[test]
+    fn a_reply_has_next_affected_and_age_where_they_say_something() {
+        let empty = Rows::default();
+        assert_eq!(text(rows_body(&empty, None, Some(3), None)), r#"{"rows":[],"row_count":0,"truncated":false,"affected":3}"#);
+        let body = text(rows_body(&empty, Some("a\"b"), None, Some(Duration::from_millis(2_900))));
+        assert_eq!(body, r#"{"rows":[],"row_count":0,"truncated":false,"next":"a\"b","stale_seconds":2}"#);
+    }
+
+    #[test]
+    fn a_reply_is_built_in_one_allocation() {
+        let many = {
+            let columns = [Column { name: "A_RATHER_LONG_COLUMN_NAME".into(), kind: Type::Integer }];
+            let mut builder = RowsBuilder::new(columns.into(), 1_000, 1 << 20);
+            for id in 0..1_000 {
+                builder.integer(i64::MAX - id);
+                builder.end_row();
+            }
+            builder.finish()
+        };
+        let body = rows_body(&many, None, None, None);
+        assert!(body.capacity() < 2 * body.len(), "grown, or far too large: {} for {}", body.capacity(), body.len());
+    }
 }

@@ -87,7 +87,14 @@ fn find<'a>(document: &'a Value, flow: &str) -> anyhow::Result<(Method, String, 
 /// Puts the inputs where the operation has them: path, query, or JSON body. Values go as text; the server reads them
 /// by the input's type, and answers with every field that does not fit.
 fn request(path: &str, operation: &Value, inputs: &[String]) -> anyhow::Result<(String, Option<Value>)> {
-    let place_of = |name: &str| operation["parameters"].as_array().into_iter().flatten().find(|parameter| parameter["name"] == name).and_then(|parameter| parameter["in"].as_str());
+    let place_of = |name: &str| {
+        operation["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|parameter| parameter["name"] == name)
+            .and_then(|parameter| parameter["in"].as_str())
+    };
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let has_body = operation.get("requestBody").is_some();
     let (mut path, mut query, mut body) = (path.to_owned(), Vec::new(), Map::new());

@@ -44,7 +44,13 @@ pub(crate) fn check(config: &Path, format: Format) -> anyhow::Result<ExitCode> {
     }
     match format {
         Format::Text => {
-            println!("{} flows, {} databases, {} tenants: no faults (version {})", plan.flows.len(), plan.databases.len(), plan.tenants.len(), plan.version);
+            println!(
+                "{} flows, {} databases, {} tenants: no faults (version {})",
+                plan.flows.len(),
+                plan.databases.len(),
+                plan.tenants.len(),
+                plan.version
+            );
             for (name, guard) in guards {
                 println!("read-only on {name}: {guard}");
             }
@@ -71,8 +77,8 @@ pub(crate) fn explain(config: &Path, tenant: &str, flow: &str) -> anyhow::Result
     };
     match spillgate_config::explain(&plan, tenant, flow) {
         Ok(lines) => {
-            let width = |column: fn(&spillgate_config::Explained) -> &str| lines.iter().map(|line| column(line).len()).max().unwrap_or(0);
-            let (names, values) = (width(|line| &line.name), width(|line| &line.value));
+            let names = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+            let values = lines.iter().map(|line| line.value.len()).max().unwrap_or(0);
             for line in &lines {
                 println!("{:names$}  {:values$}  {}", line.name, line.value, line.origin);
             }

@@ -69,7 +69,9 @@ pub(crate) fn make_database(path: &Path) -> anyhow::Result<()> {
         _ => {}
     }
     let connection = rusqlite::Connection::open(&unfinished).with_context(|| format!("{} cannot be made", unfinished.display()))?;
-    connection.execute_batch(&format!("PRAGMA synchronous = OFF; BEGIN; {SCHEMA} {SEED} COMMIT; ANALYZE;")).context("the example's database cannot be filled")?;
+    connection
+        .execute_batch(&format!("PRAGMA synchronous = OFF; BEGIN; {SCHEMA} {SEED} COMMIT; ANALYZE;"))
+        .context("the example's database cannot be filled")?;
     connection.close().map_err(|(_, error)| error).context("the example's database cannot be closed")?;
     fs::rename(&unfinished, path).with_context(|| format!("{} cannot be renamed", unfinished.display()))?;
     Ok(())
@@ -121,7 +123,8 @@ mod tests {
                 }
             }
         }
-        let carried: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).chain(["schema.sql".into(), "seed.sql".into()]).collect();
+        let carried: BTreeSet<String> =
+            FILES.iter().map(|(name, _)| (*name).to_owned()).chain(["schema.sql".into(), "seed.sql".into()]).collect();
         assert_eq!(found, carried);
     }
 }

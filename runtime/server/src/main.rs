@@ -1,2 +1,47 @@
-//! The binary.
-fn main() {}
+//! The binary: command line, wiring of concrete kinds, lifecycle.
+//!
+//! Invariants
+//! 1. Only this crate knows every concrete connector; everything below sees traits.
+//! 2. Exit codes: 0 fine, 1 faults found, 2 usage.
+//! 3. Nothing is written outside of the data folder and the folders named on the command line.
+
+mod call;
+mod cli;
+mod commands;
+mod cursor_key;
+mod demo;
+mod init;
+mod last_good;
+mod reload;
+mod serve;
+mod test_flows;
+mod watch;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    match run(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("spillgate: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
+    match command {
+        cli::Command::Demo(options) => demo::run(&options),
+        cli::Command::Init { dir } => init::run(&dir),
+        cli::Command::Serve(options) => serve::run(&options),
+        cli::Command::Check { config, format } => commands::check(&config, format),
+        cli::Command::Test { config } => test_flows::run(&config),
+        cli::Command::Explain { config, tenant, flow } => commands::explain(&config, &tenant, &flow),
+        cli::Command::Call(options) => call::run(&options),
+        cli::Command::Schema { of } => commands::schema(of),
+    }
+}

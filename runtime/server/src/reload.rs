@@ -9,23 +9,14 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
+use spillgate_admin::{Operations, Standing};
 use spillgate_config::{Fault, Plan};
 use spillgate_engine::Engine;
 use spillgate_telemetry::{Telemetry, happened};
 
 use crate::last_good;
 use crate::serve::Addresses;
-
-/// How the last reload went.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    /// Version of the plan that runs.
-    pub(crate) applied: String,
-    /// Faults of the last reload, if it was refused.
-    pub(crate) faults: Vec<Fault>,
-    /// What the last reload wanted changed that needs a restart.
-    pub(crate) kept: Vec<String>,
-}
 
 /// Owns reloading.
 pub(crate) struct Reloader {
@@ -43,16 +34,33 @@ impl Reloader {
         Arc::new(Reloader { config, addresses, engine, telemetry, standing: Mutex::new(standing), turn: tokio::sync::Mutex::new(()) })
     }
 
-    /// How things stand now.
-    pub(crate) fn standing(&self) -> Standing {
+    fn apply(&self, mut plan: Plan) -> Result<(String, Vec<String>), Vec<Fault>> {
+        let running = self.engine.live().plan.clone();
+        let kept = keep_fixed(&running, &mut plan);
+        if plan.version == running.version {
+            return Ok((running.version.clone(), kept));
+        }
+        let plan = Arc::new(plan);
+        self.engine
+            .apply(plan.clone())
+            .map_err(|problems| problems.iter().map(|problem| whole_file(&self.config, problem)).collect::<Vec<_>>())?;
+        last_good::save(&plan);
+        Ok((plan.version.clone(), kept))
+    }
+}
+
+#[async_trait]
+impl Operations for Reloader {
+    fn standing(&self) -> Standing {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads, proves and applies. Returns the version that runs now, or every fault.
-    pub(crate) async fn reload(&self) -> Result<String, Vec<Fault>> {
+    async fn reload(&self) -> Result<String, Vec<Fault>> {
         let _turn = self.turn.lock().await;
         let (config, addresses) = (self.config.clone(), self.addresses);
-        let loaded = tokio::task::spawn_blocking(move || load(&config, addresses)).await.unwrap_or_else(|panic| Err(vec![whole_file(&self.config, &panic.to_string())]));
+        let loaded = tokio::task::spawn_blocking(move || load(&config, addresses))
+            .await
+            .unwrap_or_else(|panic| Err(vec![whole_file(&self.config, &panic.to_string())]));
         let outcome = loaded.and_then(|plan| self.apply(plan));
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -75,18 +83,6 @@ impl Reloader {
                 Err(faults)
             }
         }
-    }
-
-    fn apply(&self, mut plan: Plan) -> Result<(String, Vec<String>), Vec<Fault>> {
-        let running = self.engine.live().plan.clone();
-        let kept = keep_fixed(&running, &mut plan);
-        if plan.version == running.version {
-            return Ok((running.version.clone(), kept));
-        }
-        let plan = Arc::new(plan);
-        self.engine.apply(plan.clone()).map_err(|problems| problems.iter().map(|problem| whole_file(&self.config, problem)).collect::<Vec<_>>())?;
-        last_good::save(&plan);
-        Ok((plan.version.clone(), kept))
     }
 }
 

@@ -11,14 +11,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use spillgate_admin::{Admin, Operations as _};
 use spillgate_config::Plan;
 use spillgate_engine::Engine;
+use spillgate_gateway::{Gateway, GatewayOptions};
 use spillgate_telemetry::{Sink, Telemetry, TelemetryOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::operations::ServerOperations;
 use crate::reload::{self, Reloader};
 use crate::watch::Watch;
 use crate::{cli, commands, cursor_key, last_good, wiring};
@@ -51,7 +52,12 @@ pub(crate) fn run(options: &cli::Serve) -> anyhow::Result<ExitCode> {
 }
 
 /// Serves until told to stop. `on_ready` is called once, when calls are answered.
-pub(crate) fn run_with(config: &Path, use_last_good: bool, addresses: Addresses, on_ready: impl FnOnce(&Bound)) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_with(
+    config: &Path,
+    use_last_good: bool,
+    addresses: Addresses,
+    on_ready: impl FnOnce(&Bound),
+) -> anyhow::Result<ExitCode> {
     wiring::install_tls_provider();
     let plan = match reload::load(config, addresses) {
         Ok(plan) => plan,
@@ -90,20 +96,18 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let bound = Bound { listen: flows.local_addr()?, admin_listen: admin.local_addr()? };
     let reloader = Reloader::new(config.to_owned(), addresses, engine.clone(), telemetry.clone());
     let stopping = CancellationToken::new();
-    let gateway = spillgate_gateway::Gateway::new(engine.clone(), telemetry.clone());
-    let operations = Arc::new(ServerOperations::new(reloader.clone()));
-    let admin_service = spillgate_admin::Admin::new(engine.clone(), telemetry.clone(), operations);
+    let gateway = Gateway::new(engine.clone(), telemetry.clone(), GatewayOptions::default());
+    let admin_service = Admin::new(engine.clone(), telemetry.clone(), reloader.clone());
     let serving = tokio::spawn(gateway.serve(flows, stopping.clone()));
     let administering = tokio::spawn(admin_service.serve(admin, stopping.clone()));
     let reloading = tokio::spawn(follow_files(reloader, engine.clone(), stopping.clone()));
-    let upkeep = tokio::spawn(upkeep(telemetry.clone(), stopping.clone()));
     on_ready(&bound);
 
     stop.wait().await;
     tracing::info!("stopping: no new calls are taken");
     stopping.cancel();
     let grace = engine.live().plan.server.shutdown_grace;
-    let ended = tokio::time::timeout(grace, async { tokio::join!(serving, administering, reloading, upkeep) }).await.is_ok();
+    let ended = tokio::time::timeout(grace, async { tokio::join!(serving, administering, reloading, engine.drained()) }).await.is_ok();
     if !ended {
         tracing::warn!(?grace, "calls were still running at the end of shutdown_grace");
     }
@@ -131,16 +135,6 @@ async fn follow_files(reloader: Arc<Reloader>, engine: Engine, stopping: Cancell
         }
         // The outcome is kept by the reloader and told by the log and the admin face.
         let _told = reloader.reload().await;
-    }
-}
-
-async fn upkeep(telemetry: Telemetry, stopping: CancellationToken) {
-    let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
-    loop {
-        tokio::select! {
-            _ = tick.tick() => telemetry.upkeep(),
-            () = stopping.cancelled() => return,
-        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use serde_json::Value as Json;
 use spillgate_config::plan::{Action, Flow, FlowTest};
-use spillgate_engine::{Call, Engine, Live};
+use spillgate_engine::{Call, Engine, Live, intake};
+use spillgate_gateway::offline_reply;
 use spillgate_model::{Column, Flowfile, Rows, RowsBuilder, Type, Value};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 
@@ -29,7 +30,8 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let failed = runtime.block_on(async {
         let telemetry = Telemetry::start(TelemetryOptions::default())?;
         // Cursors made by a test are read by the same test: any key will do.
-        let engine = Engine::start(plan, wiring::make_database(), telemetry, [7; 32]).map_err(|problems| anyhow::anyhow!("{}", problems.join("\n")))?;
+        let engine = Engine::start(plan, wiring::make_database(), telemetry, [7; 32])
+            .map_err(|problems| anyhow::anyhow!("{}", problems.join("\n")))?;
         anyhow::Ok(run_all(&engine).await)
     })?;
     runtime.shutdown_background();
@@ -59,25 +61,26 @@ async fn run_all(engine: &Engine) -> usize {
 
 async fn run_one(engine: &Engine, live: &Arc<Live>, index: usize, flow: &Arc<Flow>, test: &FlowTest) -> Result<(), String> {
     let tenant = live.tenants.iter().position(|tenant| tenant.plan.name == test.tenant).ok_or("no such tenant")?;
-    let stubs = test.rows.iter().map(|(step, rows)| Ok((step.clone(), stub(flow, step, rows)?))).collect::<Result<BTreeMap<_, _>, String>>()?;
-    let attributes = &live.tenants[tenant].plan.attributes;
-    let reply = match spillgate_engine::intake::from_json(flow, attributes, test.given.as_bytes()) {
-        Err(refusal) => spillgate_gateway::respond::refusal(&refusal, "test"),
+    let stubs =
+        test.rows.iter().map(|(step, rows)| Ok((step.clone(), stub(flow, step, rows)?))).collect::<Result<BTreeMap<_, _>, String>>()?;
+    let given = intake::Given { body: Some(test.given.as_bytes()), ..intake::Given::default() };
+    let ended = match intake::read(flow, &live.tenants[tenant].plan, &given) {
+        Err(refusal) => Err(refusal),
         Ok(intake) => {
             let deadline = Instant::now() + flow.deadline.value;
-            let flowfile = Flowfile { id: "test".into(), tenant: test.tenant.clone(), run: None, input: intake.input, deadline };
-            let call = Call { live: live.clone(), flow: index, tenant, flowfile, page: intake.page, permit: None, stubs: Some(Arc::new(stubs)) };
-            spillgate_gateway::respond::outcome(engine.run(call).await, flow, "test")
+            let flowfile = Flowfile { id: "test".into(), tenant: test.tenant.clone(), run: None, input: intake.values, deadline };
+            let stubs = Some(Arc::new(stubs));
+            Ok(engine.run(Call { live: live.clone(), flow: index, tenant, flowfile, page: intake.page, permit: None, stubs }).await)
         }
     };
-    let (status, body) = (reply.status().as_u16(), reply.body());
-    let shown = || String::from_utf8_lossy(body).into_owned();
+    let (status, body) = offline_reply(ended);
+    let shown = || String::from_utf8_lossy(&body).into_owned();
     if status != test.expect_status {
         return Err(format!("expected status {}, got {status}: {}", test.expect_status, shown()));
     }
     let Some(expected) = &test.expect_body else { return Ok(()) };
     let expected: Json = serde_json::from_str(expected).map_err(|error| format!("expect.body: {error}"))?;
-    let got: Json = serde_json::from_slice(body).map_err(|error| format!("the reply is not JSON ({error}): {}", shown()))?;
+    let got: Json = serde_json::from_slice(&body).map_err(|error| format!("the reply is not JSON ({error}): {}", shown()))?;
     match difference("body", &expected, &got) {
         None => Ok(()),
         Some(difference) => Err(format!("{difference}\n        whole body: {}", shown())),
@@ -92,7 +95,11 @@ fn stub(flow: &Flow, step: &str, rows: &[Vec<(Box<str>, Value)>]) -> Result<Rows
     });
     let columns = declared.unwrap_or_else(|| rows.first().into_iter().flatten().map(|(name, value)| (name.clone(), kind(value))).collect());
     let columns: Arc<[Column]> = columns.into_iter().map(|(name, kind)| Column { name, kind }).collect();
-    let mut builder = RowsBuilder::new(columns.clone(), spillgate_model::limits::MAX_ROWS, usize::try_from(spillgate_model::limits::MAX_BYTES).unwrap_or(usize::MAX));
+    let mut builder = RowsBuilder::new(
+        columns.clone(),
+        spillgate_model::limits::MAX_ROWS,
+        usize::try_from(spillgate_model::limits::MAX_BYTES).unwrap_or(usize::MAX),
+    );
     for row in rows {
         for column in columns.iter() {
             let value = row.iter().find(|(name, _)| *name == column.name).map_or(&Value::Null, |(_, value)| value);
@@ -111,7 +118,9 @@ fn push(builder: &mut RowsBuilder, column: &Column, value: &Value) -> Result<(),
         Value::Integer(value) => builder.integer(*value),
         Value::Number(value) => builder.number(*value),
         Value::Binary(bytes) => builder.binary(bytes).map_err(too_large)?,
-        Value::Text(text) | Value::Decimal(text) | Value::Date(text) | Value::Time(text) | Value::Timestamp(text) => builder.text(column.kind, text).map_err(too_large)?,
+        Value::Text(text) | Value::Decimal(text) | Value::Date(text) | Value::Time(text) | Value::Timestamp(text) => {
+            builder.text(column.kind, text).map_err(too_large)?
+        }
         Value::List(_) => return Err(format!("a list is no value of a column ({})", column.name)),
     }
     Ok(())
@@ -141,9 +150,11 @@ fn difference(place: &str, expected: &Json, got: &Json) -> Option<String> {
                 None => Some(format!("{place} is missing, expected {value}")),
             }
         }),
-        (Json::Array(expected), Json::Array(got)) if expected.len() == got.len() => {
-            expected.iter().zip(got).enumerate().find_map(|(index, (expected, got))| difference(&format!("{place}[{index}]"), expected, got))
-        }
+        (Json::Array(expected), Json::Array(got)) if expected.len() == got.len() => expected
+            .iter()
+            .zip(got)
+            .enumerate()
+            .find_map(|(index, (expected, got))| difference(&format!("{place}[{index}]"), expected, got)),
         (Json::Number(left), Json::Number(right)) if left.as_f64() == right.as_f64() && left.is_f64() != right.is_f64() => None,
         _ if expected == got => None,
         _ => Some(format!("{place}: expected {expected}, got {got}")),
@@ -159,7 +170,10 @@ mod tests {
     fn a_difference_is_named_by_its_place() {
         let got = json!({ "rows": [{ "ID": 1, "LAT": "45.7" }], "row_count": 1 });
         assert_eq!(difference("body", &json!({ "rows": [{ "LAT": "45.7" }] }), &got), None);
-        assert_eq!(difference("body", &json!({ "rows": [{ "LAT": 45.7 }] }), &got).as_deref(), Some("body.rows[0].LAT: expected 45.7, got \"45.7\""));
+        assert_eq!(
+            difference("body", &json!({ "rows": [{ "LAT": 45.7 }] }), &got).as_deref(),
+            Some("body.rows[0].LAT: expected 45.7, got \"45.7\"")
+        );
         assert!(difference("body", &json!({ "rows": [] }), &got).is_some());
         assert!(difference("body", &json!({ "next": null }), &got).is_some());
     }

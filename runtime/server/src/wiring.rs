@@ -27,6 +27,7 @@ fn connector(plan: &DatabasePlan) -> Result<Arc<dyn Database>, String> {
                 connection: plan.connection.clone(),
                 on_connect: plan.on_connect.clone(),
                 statement_timeout: plan.statement_timeout,
+                application_name: "spillgate".into(),
             })
             .map_err(|error| error.to_string())?,
         ),
@@ -38,14 +39,11 @@ fn connector(plan: &DatabasePlan) -> Result<Arc<dyn Database>, String> {
             })
             .map_err(|error| error.to_string())?,
         ),
-        Driver::Odbc => Arc::new(
-            Odbc::new(OdbcOptions {
-                connection: plan.connection.clone(),
-                on_connect: plan.on_connect.clone(),
-                statement_timeout: plan.statement_timeout,
-                threads: plan.pool_max,
-            })
-            .map_err(|error| error.to_string())?,
-        ),
+        Driver::Odbc => Arc::new(Odbc::new(OdbcOptions {
+            connection: plan.connection.clone(),
+            on_connect: plan.on_connect.iter().map(|statement| statement.as_str().into()).collect(),
+            statement_timeout: plan.statement_timeout,
+            threads: plan.pool_max,
+        })),
     })
 }
