@@ -4,6 +4,7 @@
 //! 1. Faults come in the order of the files as read, and within a file by place.
 //! 2. No fault shows a secret: texts of secret keys are never handed in here.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -39,13 +40,26 @@ impl fmt::Display for Fault {
 #[derive(Default)]
 pub(crate) struct Faults {
     found: Vec<(usize, Fault)>,
+    /// Files that are not TOML: what else is found in them may follow from that, and is left out.
+    broken: BTreeSet<usize>,
 }
 
 impl Faults {
     pub(crate) fn add(&mut self, place: &Place, message: impl Into<String>) {
+        if !self.broken.contains(&place.order()) {
+            self.push(place, message.into());
+        }
+    }
+    /// A file is not TOML here.
+    pub(crate) fn add_broken(&mut self, place: &Place, message: String) {
+        if self.broken.insert(place.order()) {
+            self.found.retain(|(file, _)| *file != place.order());
+        }
+        self.push(place, message);
+    }
+    fn push(&mut self, place: &Place, message: String) {
         let (line, column) = place.line_column();
-        let fault = Fault { file: place.path().to_path_buf(), line, column, message: message.into() };
-        self.found.push((place.order(), fault));
+        self.found.push((place.order(), Fault { file: place.path().to_path_buf(), line, column, message }));
     }
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
@@ -66,7 +80,7 @@ pub(crate) fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a 
     let distance = |name: &str| strsim::damerau_levenshtein(&found.to_lowercase(), &name.to_lowercase());
     let near = known.into_iter().map(|name| (distance(name), name)).min();
     match near {
-        Some((steps, name)) if steps <= (name.chars().count() / 3).max(1) => format!("; did you mean `{name}`?"),
+        Some((steps, name)) if name.len() > 2 && steps <= (name.chars().count() / 3).max(1) => format!("; did you mean `{name}`?"),
         _ => String::new(),
     }
 }

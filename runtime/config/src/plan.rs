@@ -370,6 +370,9 @@ pub enum OnError {
     Stale,
 }
 
+/// A row that stands in for the database: columns in the order of the step, NULL where one was left out.
+pub type StubRow = Vec<(Box<str>, Value)>;
+
 /// `[[test]]`.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -379,7 +382,7 @@ pub struct FlowTest {
     /// `given`, as JSON text: what a caller would send.
     pub given: String,
     /// `rows.STEP`: stubbed rows per step name (column, value) in file order.
-    pub rows: BTreeMap<Arc<str>, Vec<Vec<(Box<str>, Value)>>>,
+    pub rows: BTreeMap<Arc<str>, Vec<StubRow>>,
     pub expect_status: u16,
     /// JSON that the reply must contain (objects: at least these keys; the rest exactly).
     pub expect_body: Option<String>,

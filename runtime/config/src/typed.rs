@@ -16,19 +16,31 @@ use crate::raw::Raw;
 /// Reads a value of `kind` from text, as query strings and paths carry it. `Err` says what was expected.
 pub fn from_text(kind: Type, text: &str) -> Result<Value, &'static str> {
     match kind {
-        Type::Integer => integer(text).map(Value::Integer).ok_or("a whole number of at most 64 bits"),
-        Type::Number => number(text).map(Value::Number).ok_or("a finite number"),
-        Type::Decimal => decimal(text).map(Value::Decimal).ok_or("plain digits with optional sign and point, no exponent"),
-        Type::Text => Ok(Value::Text(text.into())),
-        Type::Boolean => match text {
-            "true" => Ok(Value::Boolean(true)),
-            "false" => Ok(Value::Boolean(false)),
-            _ => Err("true or false"),
-        },
-        Type::Date => date(text).then(|| Value::Date(text.into())).ok_or("a date such as 2026-11-01"),
-        Type::Time => time(text).then(|| Value::Time(text.into())).ok_or("a time such as 10:00:00"),
-        Type::Timestamp => timestamp(text).map(Value::Timestamp).ok_or("a timestamp such as 2026-11-01T10:00:00"),
-        Type::Binary => STANDARD.decode(text).map(|bytes| Value::Binary(bytes.into())).map_err(|_| "base64"),
+        Type::Integer => integer(text).map(Value::Integer),
+        Type::Number => number(text).map(Value::Number),
+        Type::Decimal => decimal(text).map(Value::Decimal),
+        Type::Text => Some(Value::Text(text.into())),
+        Type::Boolean => matches!(text, "true" | "false").then(|| Value::Boolean(text == "true")),
+        Type::Date => date(text).then(|| Value::Date(text.into())),
+        Type::Time => time(text).then(|| Value::Time(text.into())),
+        Type::Timestamp => timestamp(text).map(Value::Timestamp),
+        Type::Binary => STANDARD.decode(text).ok().map(|bytes| Value::Binary(bytes.into())),
+    }
+    .ok_or(expected(kind))
+}
+
+/// What a fault says was expected.
+fn expected(kind: Type) -> &'static str {
+    match kind {
+        Type::Integer => "a whole number of at most 64 bits",
+        Type::Number => "a finite number",
+        Type::Decimal => "a decimal (digits with optional sign and point, no exponent)",
+        Type::Text => "text",
+        Type::Boolean => "true or false",
+        Type::Date => "a date such as 2026-11-01",
+        Type::Time => "a time such as 10:00:00",
+        Type::Timestamp => "a timestamp such as 2026-11-01T10:00:00",
+        Type::Binary => "text in base64",
     }
 }
 
@@ -99,15 +111,15 @@ fn timestamp(text: &str) -> Option<Box<str>> {
 
 /// Reads a value of `kind` as a file writes it: a TOML value of that type, or text of that form where TOML has no such type.
 pub(crate) fn from_raw(kind: Type, raw: &Raw) -> Result<Value, String> {
-    let refused = |expected: &str| format!("expected {} ({expected}), found {}", kind.name(), raw.show());
-    let read = |text: &str| from_text(kind, text).map_err(refused);
+    let refused = || format!("expected {}, found {}", expected(kind), raw.show());
+    let read = |text: &str| from_text(kind, text).map_err(|_| refused());
     match (kind, raw) {
         (Type::Integer | Type::Number | Type::Decimal, Raw::Integer(text)) => read(text),
         (Type::Number | Type::Decimal, Raw::Float(text)) => read(text),
         (Type::Boolean, Raw::Boolean(value)) => Ok(Value::Boolean(*value)),
         (Type::Date | Type::Time | Type::Timestamp, Raw::Datetime(text)) => read(text),
         (Type::Decimal | Type::Text | Type::Date | Type::Time | Type::Timestamp | Type::Binary, Raw::Text(text)) => read(text),
-        _ => Err(refused("in TOML's own form")),
+        _ => Err(refused()),
     }
 }
 

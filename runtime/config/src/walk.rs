@@ -38,7 +38,7 @@ pub(crate) fn read_file(walk: &mut Walk<'_>, section: &'static Section) -> (Tabl
     }
     for error in &errors {
         let start = error.span().map_or(0, |span| span.start);
-        walk.faults.add(&Place::at(walk.file, start), format!("not TOML: {}", error.message().trim().replace('\n', "; ")));
+        walk.faults.add_broken(&Place::at(walk.file, start), format!("not TOML: {}", error.message().trim().replace('\n', "; ")));
     }
     let mut unheard = Faults::default();
     let mut rest = Walk {
@@ -77,7 +77,7 @@ impl Walk<'_> {
         let place = Place::at(self.file, start);
         for key in section.current().filter(|key| key.presence == Presence::Required) {
             if !entries.iter().any(|entry| entry.name == key.name) {
-                self.faults.add(&place, format!("{} lacks {}: {}", section.title, shown(key), key.kind.expected()));
+                self.faults.add(&place, format!("{} lacks {}: expected {}", section.title, shown(key), key.kind.expected()));
             }
         }
         Table { section, place, entries }
@@ -181,7 +181,12 @@ impl Walk<'_> {
 
 /// A value that holds no other keys.
 fn leaf(file: &Arc<FileText>, kind: &Kind, value: &DeValue<'_>) -> Result<Written, String> {
-    let refused = || format!("expected {}, found {}", kind.expected(), Raw::read(file, value).show());
+    let refused = || {
+        // A value where a list or table belongs may be a secret: say what it is, not which.
+        let hide = matches!(kind, Kind::List(_) | Kind::Map(_) | Kind::Table(_) | Kind::Tables(_) | Kind::Named(_));
+        let found = if hide { value.type_str().to_owned() } else { Raw::read(file, value).show() };
+        format!("expected {}, found {found}", kind.expected())
+    };
     let unit = |error: UnitError| error.to_string();
     match (kind, value) {
         (Kind::Text | Kind::Path | Kind::Expression, DeValue::String(text)) => Ok(Written::Text(text.to_string())),

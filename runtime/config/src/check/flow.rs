@@ -102,11 +102,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
         }
     }
     expression::prove(checker, &inputs, &callers, &proven);
-    for ((name, _), used) in table.named("input").iter().zip(&steps.used) {
-        if !used && !steps.uncertain {
-            checker.faults.add(&name.place, format!("the input `{}` is used by no statement and no expression", name.value));
-        }
-    }
+    unused(checker, table, &steps);
     let memory = memory(&proven);
     check_memory(checker, table, memory, world);
     shared_cache(checker, table, cache.as_ref(), &inputs, &proven);
@@ -117,14 +113,13 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
     if table.text("about").value.is_empty() {
         checker.notes.push(format!("{}: the flow {flow_name} has no `about`, by which callers choose it", file.path.display()));
     }
-    let deadline = table.time("deadline").into_limit();
     Some(Flow {
         name: flow_name,
         about: table.text("about").value,
         method: endpoint.method,
         path: endpoint.path,
         effect: if writes { Effect::Write } else { Effect::Read },
-        deadline,
+        deadline: table.time("deadline").into_limit(),
         cache,
         page,
         inputs: inputs.into(),
@@ -134,6 +129,15 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
         memory,
         file: file.path.clone(),
     })
+}
+
+/// Inputs that nothing reads.
+fn unused(checker: &mut Checker<'_>, table: &Table, steps: &Steps<'_>) {
+    for ((name, _), used) in table.named("input").iter().zip(&steps.used) {
+        if !used && !steps.uncertain {
+            checker.faults.add(&name.place, format!("the input `{}` is used by no statement and no expression", name.value));
+        }
+    }
 }
 
 fn limits(checker: &mut Checker<'_>, table: &Table, subject: &str) {

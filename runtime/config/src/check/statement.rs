@@ -22,7 +22,8 @@ pub(crate) struct Paging {
 pub(crate) struct Proven {
     pub(crate) text: SqlText,
     pub(crate) text_after_cursor: Option<SqlText>,
-    pub(crate) write: bool,
+    /// Where it writes, if it does.
+    pub(crate) write: Option<Place>,
 }
 
 /// Reads a statement. `used` marks the inputs it binds.
@@ -35,14 +36,14 @@ pub(crate) fn prove(
     paging: Option<&Paging>,
 ) -> Option<Proven> {
     let add = |checker: &mut Checker<'_>, fault: SqlFault| checker.faults.add(&place.inside(fault.offset), fault.message);
-    let statement = match statement::read(sql, driver) {
-        Ok(statement) => statement,
-        Err(faults) => {
-            faults.into_iter().for_each(|fault| add(checker, fault));
+    let (statement, mut faults) = match statement::read(sql, driver) {
+        Ok(read) => read,
+        Err(fault) => {
+            add(checker, fault);
             return None;
         }
     };
-    let faults = bind(&statement, inputs, used);
+    faults.extend(bind(&statement, inputs, used));
     let sound = faults.is_empty();
     faults.into_iter().for_each(|fault| add(checker, fault));
     if let Some(fault) = paging.and_then(|_| page::own_order(&statement)) {
@@ -51,9 +52,10 @@ pub(crate) fn prove(
     if !sound {
         return None;
     }
+    let write = statement.write.map(|offset| place.inside(offset));
     let body = pieces(&statement, inputs);
     let Some(paging) = paging else {
-        return Some(Proven { text: merge(body), text_after_cursor: None, write: statement.write });
+        return Some(Proven { text: merge(body), text_after_cursor: None, write });
     };
     // One row more than a page holds says whether there is a next one.
     let rows = paging.max + 1;
@@ -68,7 +70,7 @@ pub(crate) fn prove(
     Some(Proven {
         text: wrapped(page::after_first(&paging.keys, rows, driver)),
         text_after_cursor: Some(wrapped(page::after_cursor(&paging.keys, rows, driver))),
-        write: statement.write,
+        write,
     })
 }
 
@@ -94,7 +96,7 @@ fn pieces(statement: &Statement<'_>, inputs: &[Input]) -> Vec<Piece> {
     let within = statement.tokens.iter().filter(|token| token.end <= statement.end);
     let piece = |token: &crate::sql::token::Token| {
         let text = token.text(statement.sql);
-        let input = (token.kind == TokenKind::Parameter).then(|| inputs.iter().position(|input| &*input.name == &text[1..])).flatten();
+        let input = (token.kind == TokenKind::Parameter).then(|| inputs.iter().position(|input| *input.name == text[1..])).flatten();
         input.map_or_else(|| Piece::Text(text.into()), Piece::Input)
     };
     within.map(piece).collect()

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_model::Type;
-use spillgate_model::limits::DEFAULT_MAX_BYTES;
 use spillgate_model::units::{ByteSize, show_duration};
 
 use crate::fault::did_you_mean;
@@ -124,8 +123,11 @@ impl Steps<'_> {
             self.uncertain = true;
             return None;
         };
-        self.may_write(checker, proven.write, is_paged, database, &place);
-        let max_affected = self.max_affected(checker, index, table, proven.write);
+        let write = proven.write.is_some();
+        if let Some(place) = &proven.write {
+            self.may_write(checker, is_paged, database, place);
+        }
+        let max_affected = self.max_affected(checker, index, table, write);
         if !is_paged {
             checker.limit(&self.subject, self.step_subject(index, "max_rows"), &max_rows, max_rows.value.to_string());
         }
@@ -134,11 +136,11 @@ impl Steps<'_> {
             database,
             text: proven.text,
             text_after_cursor: proven.text_after_cursor,
-            write: proven.write,
+            write,
             max_affected,
             columns: columns(table),
             max_rows: page_rows.or(usize::try_from(max_rows.value).ok()).unwrap_or(1),
-            max_bytes: usize::try_from(max_bytes.value).unwrap_or(DEFAULT_MAX_BYTES as usize),
+            max_bytes: usize::try_from(max_bytes.value).unwrap_or(usize::MAX),
         })
     }
 
@@ -182,14 +184,14 @@ impl Steps<'_> {
     }
 
     /// Whether a statement that writes may stand here.
-    fn may_write(&self, checker: &mut Checker<'_>, write: bool, paged: bool, database: usize, place: &Place) {
+    fn may_write(&self, checker: &mut Checker<'_>, paged: bool, database: usize, place: &Place) {
         let database = &self.world.databases[database];
-        if write && paged {
-            checker.faults.add(place, "this statement writes: a paged step only reads");
-        } else if write && !self.writes {
-            checker.faults.add(place, "this statement writes: the flow needs `effect = \"write\"`");
-        } else if write && !database.writable {
-            let message = format!("this statement writes: the database `{}` needs `access = \"read-write\"`", database.name);
+        if paged {
+            checker.faults.add(place, "the statement writes here: a paged step only reads");
+        } else if !self.writes {
+            checker.faults.add(place, "the statement writes here: the flow needs `effect = \"write\"`");
+        } else if !database.writable {
+            let message = format!("the statement writes here: the database `{}` needs `access = \"read-write\"`", database.name);
             checker.faults.add(place, message);
         }
     }
@@ -234,7 +236,7 @@ impl Steps<'_> {
             headers,
             body,
             timeout: timeout.value,
-            max_bytes: usize::try_from(max_bytes.value).unwrap_or(DEFAULT_MAX_BYTES as usize),
+            max_bytes: usize::try_from(max_bytes.value).unwrap_or(usize::MAX),
         })
     }
 

@@ -7,7 +7,7 @@ use spillgate_model::{Type, Value};
 
 use crate::fault::did_you_mean;
 use crate::place::{Located, Place};
-use crate::plan::{Action, FlowTest, SqlStep, Step};
+use crate::plan::{Action, FlowTest, SqlStep, Step, StubRow};
 use crate::raw::{Raw, printable};
 use crate::typed;
 use crate::written::{Table, Written};
@@ -78,7 +78,7 @@ fn member(name: &Located<String>, value: &Written) -> String {
 }
 
 /// Rows that all have the same columns: the declared ones, else all that are mentioned; one left out is NULL.
-fn stub(checker: &mut Checker<'_>, sql: &SqlStep, raw: &Raw, place: &Place) -> Vec<Vec<(Box<str>, Value)>> {
+fn stub(checker: &mut Checker<'_>, sql: &SqlStep, raw: &Raw, place: &Place) -> Vec<StubRow> {
     let Raw::List(rows) = raw else {
         checker.faults.add(place, format!("expected a list of rows, found {}", raw.show()));
         return Vec::new();

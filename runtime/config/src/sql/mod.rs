@@ -8,6 +8,8 @@
 
 pub(crate) mod page;
 pub(crate) mod statement;
+#[cfg(test)]
+mod tests;
 pub(crate) mod token;
 
 /// A fault in a statement.

@@ -11,7 +11,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) tokens: Vec<Token>,
     /// Where the statement ends: before a final `;`.
     pub(crate) end: usize,
-    pub(crate) write: bool,
+    /// Where it writes, if it does.
+    pub(crate) write: Option<usize>,
     pub(crate) parameters: Vec<Parameter<'a>>,
 }
 
@@ -36,16 +37,16 @@ const BEFORE_TABLE: &[&str] = &["FROM", "JOIN", "INTO", "UPDATE", "TABLE", "USIN
 /// Functions with a FROM of their own: `EXTRACT(YEAR FROM :day)`.
 const FUNCTIONS_WITH_FROM: &[&str] = &["EXTRACT", "SUBSTRING", "TRIM", "OVERLAY", "LTRIM", "RTRIM"];
 
-/// Reads a statement. All its faults at once.
-pub(crate) fn read(sql: &str, driver: Driver) -> Result<Statement<'_>, Vec<SqlFault>> {
-    let tokens = tokens(sql, driver).map_err(|fault| vec![fault])?;
+/// Reads a statement; all its faults beside it. `Err`: its end cannot be told.
+pub(crate) fn read(sql: &str, driver: Driver) -> Result<(Statement<'_>, Vec<SqlFault>), SqlFault> {
+    let tokens = tokens(sql, driver)?;
     let look = Look { sql, significant: tokens.iter().copied().filter(Token::counts).collect() };
     let mut faults = Vec::new();
     let end = look.end(&mut faults);
     let write = look.effect(&mut faults);
     look.markers(driver, &mut faults);
     let parameters = look.parameters(&mut faults);
-    if faults.is_empty() { Ok(Statement { sql, end: end.unwrap_or(sql.len()), tokens, write, parameters }) } else { Err(faults) }
+    Ok((Statement { sql, end: end.unwrap_or(sql.len()), tokens, write, parameters }, faults))
 }
 
 struct Look<'a> {
@@ -82,18 +83,18 @@ impl<'a> Look<'a> {
         Some(self.offset(semicolon))
     }
 
-    /// Whether it writes.
-    fn effect(&self, faults: &mut Vec<SqlFault>) -> bool {
+    /// Where it writes.
+    fn effect(&self, faults: &mut Vec<SqlFault>) -> Option<usize> {
         if self.is_word(0, WRITES) {
-            return true;
+            return Some(self.offset(0));
         }
         if !self.is_word(0, READS) {
             let found = if self.significant.is_empty() { "nothing".into() } else { format!("`{}`", self.text(0)) };
             let message = format!("expected a statement that starts with {} or {}, found {found}", READS.join(", "), WRITES.join(", "));
             faults.push(SqlFault { offset: self.offset(0), message });
-            return false;
+            return None;
         }
-        (1..self.significant.len()).any(|index| self.writes_at(index))
+        (1..self.significant.len()).find(|index| self.writes_at(*index)).map(|index| self.offset(index))
     }
 
     /// A writing keyword: not a column (`t.update`, `AS update`), not a function (`INSERT(…)`).
@@ -114,7 +115,7 @@ impl<'a> Look<'a> {
                 ("$" | "@", Driver::Sqlite, Some(TokenKind::Word)) => {
                     "`$name` and `@name` have no meaning here: write `:name` for an input"
                 }
-                (":", Driver::Sqlite, Some(_)) => "this `:` starts no parameter: names start with a letter",
+                (":", _, Some(TokenKind::Word)) => "this `:` starts no parameter: names are made of the letters a to z, digits and _",
                 _ => continue,
             };
             faults.push(SqlFault { offset: token.start, message: message.into() });
@@ -149,7 +150,9 @@ impl<'a> Look<'a> {
             && (index >= 2 && self.is_word(index - 2, &["DISTINCT"])
                 || open.is_some_and(|open| open > 0 && self.is_word(open - 1, FUNCTIONS_WITH_FROM)));
         let adjoining = |other: Option<&Token>| other.is_some_and(|token| token.text(self.sql) == ".");
-        if self.is_before(index, BEFORE_TABLE) && !from_of_function {
+        // `FROM (:t)` as much as `FROM :t`.
+        let in_place_of_table = index >= 2 && self.text_before(index) == "(" && self.is_word(index - 2, BEFORE_TABLE);
+        if in_place_of_table || self.is_before(index, BEFORE_TABLE) && !from_of_function {
             return Some(format!(
                 "`:{name}` stands where a table's name belongs: inputs are only ever bound as values, names are fixed in the file"
             ));
