@@ -90,7 +90,6 @@ async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     let process = state.telemetry.process();
     process.memory_reserved.set(state.engine.memory().used());
     process.memory_limit.set(state.engine.live().plan.server.memory.value);
-    process.cache_bytes.set(state.engine.cached_bytes());
     reply::text("text/plain; version=0.0.4; charset=utf-8", state.telemetry.render_metrics())
 }
 

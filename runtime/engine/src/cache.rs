@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spillgate_model::{Code, Datum};
+use spillgate_telemetry::CacheMetrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -36,6 +37,7 @@ struct State {
     /// Keys in the order in which they are looked at for eviction.
     round: VecDeque<Key>,
     bytes: u64,
+    metrics: Arc<CacheMetrics>,
     filling: HashMap<Key, watch::Receiver<Option<Outcome>>>,
 }
 
@@ -81,6 +83,10 @@ pub(crate) fn key(call: &Call, shared: bool) -> Key {
 }
 
 impl Cache {
+    /// An empty one that counts in `metrics`.
+    pub(crate) fn new(metrics: Arc<CacheMetrics>) -> Arc<Self> {
+        Arc::new(Cache { state: Mutex::new(State { metrics, ..State::default() }) })
+    }
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,6 +101,7 @@ impl Cache {
             && entry.made.elapsed() < fresh
         {
             entry.asked.store(true, Ordering::Relaxed);
+            state.metrics.hits.increment();
             return Claim::Hit(entry.outcome.clone());
         }
         if let Some(receiver) = state.filling.get(key) {
@@ -102,6 +109,7 @@ impl Cache {
         }
         let (sender, receiver) = watch::channel(None);
         state.filling.insert(key.clone(), receiver);
+        state.metrics.misses.increment();
         Claim::Fill(Filler { cache: self.clone(), key: key.clone(), sender })
     }
 
@@ -110,6 +118,7 @@ impl Cache {
         let state = self.lock();
         let entry = state.kept.get(key).filter(|entry| Instant::now() < entry.ends)?;
         let age = Some(entry.made.elapsed());
+        state.metrics.stale.increment();
         match &entry.outcome {
             Outcome::Rows { rows, next, affected, .. } => {
                 Some(Outcome::Rows { rows: rows.clone(), next: next.clone(), affected: *affected, stale: age })
@@ -161,6 +170,7 @@ impl State {
         // Far beyond any life a plan can name where the sum does not fit.
         let ends = now.checked_add(life).unwrap_or(now + Duration::from_secs(86_400));
         self.bytes = self.bytes - replaced(self) + bytes;
+        self.metrics.bytes.set(self.bytes);
         let entry = Entry { outcome, made: now, ends, bytes, asked: AtomicBool::new(false) };
         if self.kept.insert(key.clone(), entry).is_none() {
             self.round.push_back(key);
@@ -175,6 +185,8 @@ impl State {
             self.round.push_back(key);
         } else if let Some(entry) = self.kept.remove(&key) {
             self.bytes -= entry.bytes;
+            self.metrics.evictions.increment();
+            self.metrics.bytes.set(self.bytes);
         }
         true
     }

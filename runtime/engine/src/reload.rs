@@ -47,7 +47,7 @@ pub(crate) fn start(
         started: std::time::Instant::now(),
         live: ArcSwap::from_pointee(live),
         memory: Arc::default(),
-        cache: Arc::default(),
+        cache: Cache::new(telemetry.process().cache.clone()),
         http: HttpClient::default(),
         cursor_key,
         writes: TaskTracker::new(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use spillgate_model::Code;
-use spillgate_telemetry::{AccessRecord, CallMetrics, RunningCall, Telemetry, TraceContext, names};
+use spillgate_telemetry::{AccessRecord, CallMetrics, RunningCall, Telemetry, TraceContext, happened, names};
 
 use crate::view::View;
 
@@ -71,6 +71,10 @@ impl<'a> Trail<'a> {
     /// Which tenant calls.
     pub(crate) fn tenant(&self) -> Option<(&Arc<View>, usize)> {
         self.caller.as_ref().map(|(view, tenant)| (view, *tenant))
+    }
+    /// What its caller may not hear goes to the log.
+    pub(crate) fn failed(&self, code: Code, internal: &str) {
+        happened::call_failed(self.telemetry, &self.id, code.name(), internal);
     }
     /// It was no call: a health check or a page.
     pub(crate) fn forget(mut self) {

@@ -165,11 +165,11 @@ pub(crate) fn databases(page: &mut Page, all: &[Arc<DatabaseMetrics>]) {
 /// The process.
 pub(crate) fn process(page: &mut Page, process: &ProcessMetrics, version: &str) {
     let numbers: [(&Metric, i128); 11] = [
-        (names::CACHE_HITS, process.cache_hits.value().into()),
-        (names::CACHE_MISSES, process.cache_misses.value().into()),
-        (names::CACHE_STALE, process.cache_stale.value().into()),
-        (names::CACHE_EVICTIONS, process.cache_evictions.value().into()),
-        (names::CACHE_BYTES, process.cache_bytes.value().into()),
+        (names::CACHE_HITS, process.cache.hits.value().into()),
+        (names::CACHE_MISSES, process.cache.misses.value().into()),
+        (names::CACHE_STALE, process.cache.stale.value().into()),
+        (names::CACHE_EVICTIONS, process.cache.evictions.value().into()),
+        (names::CACHE_BYTES, process.cache.bytes.value().into()),
         (names::MEMORY_RESERVED, process.memory_reserved.value().into()),
         (names::MEMORY_LIMIT, process.memory_limit.value().into()),
         (names::ACCESS_DROPPED, process.access_dropped.value().into()),

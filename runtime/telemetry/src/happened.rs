@@ -49,10 +49,10 @@ pub fn database_unfit(database: &DatabaseMetrics, detail: &str) {
     }
 }
 
-/// A call ended in a fault of this server or of a service behind a flow; `internal` is for the log only.
-pub fn call_failed(telemetry: &Telemetry, flow: &str, request_id: &str, code: &str, internal: &str) {
+/// A call failed with more to say than its caller may hear; `internal` is for the log only.
+pub fn call_failed(telemetry: &Telemetry, request_id: &str, code: &str, internal: &str) {
     if let Some(held_back) = telemetry.process().call_failed.pass() {
-        tracing::error!(flow, request_id, code, internal, held_back, "call failed");
+        tracing::warn!(request_id, code, internal, held_back, "call failed");
     }
 }
 

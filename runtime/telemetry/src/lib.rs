@@ -34,7 +34,7 @@ pub use access::{AccessRecord, TEXT_BYTES};
 pub use calls::{CALL_SERIES, CallMetrics, RunningCall};
 pub use databases::{DatabaseMetrics, StatementOutcome};
 pub use instrument::{Counter, Gauge, Histogram};
-pub use process::ProcessMetrics;
+pub use process::{CacheMetrics, ProcessMetrics};
 pub use trace::TraceContext;
 
 use exposition::Page;

@@ -7,15 +7,22 @@ use crate::instrument::{Counter, Gauge};
 use crate::throttle::Throttle;
 use crate::unpoisoned;
 
+/// Counts of all caches together.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct CacheMetrics {
+    pub hits: Counter,
+    pub misses: Counter,
+    pub stale: Counter,
+    pub evictions: Counter,
+    pub bytes: Gauge,
+}
+
 /// Counts of the whole process.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct ProcessMetrics {
-    pub cache_hits: Counter,
-    pub cache_misses: Counter,
-    pub cache_stale: Counter,
-    pub cache_evictions: Counter,
-    pub cache_bytes: Gauge,
+    pub cache: Arc<CacheMetrics>,
     /// Set by whoever renders, from the budget itself.
     pub memory_reserved: Gauge,
     pub memory_limit: Gauge,
@@ -38,11 +45,7 @@ impl Default for ProcessMetrics {
             call_failed: Throttle::new(&log_held_back),
             admin_denied: Throttle::new(&log_held_back),
             log_held_back,
-            cache_hits: Counter::default(),
-            cache_misses: Counter::default(),
-            cache_stale: Counter::default(),
-            cache_evictions: Counter::default(),
-            cache_bytes: Gauge::default(),
+            cache: Arc::default(),
             memory_reserved: Gauge::default(),
             memory_limit: Gauge::default(),
             access_dropped: Arc::default(),

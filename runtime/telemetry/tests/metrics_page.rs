@@ -24,7 +24,7 @@ fn busy() -> Telemetry {
     database.wait_seconds.record(Duration::from_micros(700));
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
     happened::config_started(&telemetry, "v1");
-    telemetry.process().cache_bytes.set(4_096);
+    telemetry.process().cache.bytes.set(4_096);
     telemetry
 }
 
