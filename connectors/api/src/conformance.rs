@@ -52,6 +52,7 @@ pub trait Fixture: Send + Sync + 'static {
     /// The marker of the parameter at `index` (from 1): `$1` or `?`.
     fn marker(&self, index: usize) -> String;
     /// What stands after the expressions of a `SELECT` that needs no table: empty, or ` FROM SYSIBM.SYSDUMMY1`.
+    #[allow(clippy::wrong_self_convention)] // it is no conversion
     fn from_nothing(&self) -> &'static str;
     /// An SQL expression whose value is this one, in the database's natural type for it. A type that is not native
     /// ([`Fixture::native`]) is written in the type that stands in for it. `None` where it cannot be held at all.

@@ -114,8 +114,8 @@ fn current<'s>(
     let name = |index| prepared.column_name(index).map_err(|error| of_statement(&error));
     let kind = |index| row.and_then(|row| storage(row, index).ok()?.kind()).unwrap_or(Type::Text);
     let mut same = shape.is_some() && found.len() == width;
-    for index in 0..width {
-        same = same && found[index].0 == name(index)? && (row.is_none() || found[index].1 == kind(index));
+    for (index, (known, kept)) in found.iter().enumerate().take(width) {
+        same = same && known == name(index)? && (row.is_none() || *kept == kind(index));
     }
     if !same {
         found.clear();

@@ -111,7 +111,7 @@ impl Fixture for File {
         if connection.execute_batch("BEGIN IMMEDIATE; UPDATE probe SET n = n + 1; COMMIT;").is_err() {
             return true;
         }
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map_or(true, |busy| busy != 0)
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)) != Ok(0)
     }
     fn insert_returning(&self, table: &str) -> Option<String> {
         Some(format!("INSERT INTO {table} VALUES (1) RETURNING \"N\""))
