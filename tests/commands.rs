@@ -44,7 +44,8 @@ fn a_new_folder_is_checked_tested_explained_served_and_called() {
 
     // The listeners of the file are fixed ones; two servers at once must not meet.
     let server_file = std::fs::read_to_string(&config).expect("written");
-    std::fs::write(&config, server_file.replace("127.0.0.1:8080", "127.0.0.1:0").replace("127.0.0.1:8081", "127.0.0.1:0")).expect("changed");
+    std::fs::write(&config, server_file.replace("127.0.0.1:8080", "127.0.0.1:0").replace("127.0.0.1:8081", "127.0.0.1:0"))
+        .expect("changed");
     let server = Server::start_in(BINARY, folder, &[]);
     let url = format!("http://{}", server.flows);
     let called = spillgate(&["call", "greeting", "language=fr", "--url", &url, "--key", "first-key"]);
@@ -65,7 +66,11 @@ fn every_fault_is_reported_at_once_with_its_place() {
     let server_file = std::fs::read_to_string(&config).expect("written");
     std::fs::write(&config, server_file.replace("data_dir", "data_dirr")).expect("changed");
     let flow = std::fs::read_to_string(folder.join("flows/greeting.toml")).expect("written");
-    std::fs::write(folder.join("flows/greeting.toml"), flow.replace(":language\"", ":languge\"").replace("deadline = \"1s\"", "deadline = 1")).expect("changed");
+    std::fs::write(
+        folder.join("flows/greeting.toml"),
+        flow.replace(":language\"", ":languge\"").replace("deadline = \"1s\"", "deadline = 1"),
+    )
+    .expect("changed");
     let checked = spillgate(&with_config("check", &config));
     assert_eq!(checked.status.code(), Some(1));
     let said = text(&checked.stderr);
@@ -85,7 +90,8 @@ fn a_flow_whose_own_test_fails_ends_with_one_and_says_what_differs() {
     let folder = folder("failing");
     assert!(spillgate(&["init", folder.to_str().expect("a plain path")]).status.success());
     let flow = std::fs::read_to_string(folder.join("flows/greeting.toml")).expect("written");
-    std::fs::write(folder.join("flows/greeting.toml"), flow.replace("WORDS = \"Bonjour\" }] }", "WORDS = \"Salut\" }] }")).expect("changed");
+    std::fs::write(folder.join("flows/greeting.toml"), flow.replace("WORDS = \"Bonjour\" }] }", "WORDS = \"Salut\" }] }"))
+        .expect("changed");
     let tested = spillgate(&with_config("test", &folder.join("server.toml")));
     assert_eq!(tested.status.code(), Some(1));
     let said = text(&tested.stdout);
@@ -135,7 +141,7 @@ fn the_demo_answers_every_call_it_prints() {
     }
     // A write really wrote: the booking is there, once.
     let address = calls[0].split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_owned();
-    let bookings = Request::new("GET", "/api/trips/1/bookings").key("demo-agent").send(&address);
+    let bookings = Request::new("GET", "/api/trips/2002/bookings").key("demo-agent").send(&address);
     assert_eq!(bookings.json()["row_count"], 1, "{bookings:?}");
     child.kill().and_then(|()| child.wait().map(drop)).expect("ours to end");
     std::fs::remove_dir_all(&folder).expect("cleaned");

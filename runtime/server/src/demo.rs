@@ -92,7 +92,7 @@ The fleet example answers on http://{flows} (admin on http://{admin}). Try:
   # several steps with when, map and route
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/api/trucks/7/status
   # a write
-  curl -s -H 'Authorization: Bearer demo-agent' -H 'Content-Type: application/json' -d '{{\"trip\": 1, \"reference\": \"ACME-1\", \"pallets\": 3}}' http://{flows}/api/bookings
+  curl -s -H 'Authorization: Bearer demo-agent' -H 'Content-Type: application/json' -d '{{\"trip\": 2002, \"reference\": \"ACME-1\", \"pallets\": 3}}' http://{flows}/api/bookings
   # what this key may call, as OpenAPI 3.1
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/openapi.json
   # by name, from another terminal
