@@ -24,6 +24,7 @@ const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
 /// What a call tells about itself while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
+    /// In line for a seat; stays true where the deadline ended the wait.
     waiting: AtomicBool,
     waited_microseconds: AtomicU64,
 }

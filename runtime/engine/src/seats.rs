@@ -156,7 +156,6 @@ impl Seats {
     }
 
     async fn wait(self: &Arc<Self>, access: Access, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
-        let started = Instant::now();
         let (place, handovers) = {
             let mut state = self.lock();
             let waiting = state.line.of(purpose.tenant);
@@ -169,11 +168,10 @@ impl Seats {
         };
         handovers.into_iter().for_each(line::Handover::deliver);
         notes.set_waiting(true);
+        let wait = Wait { began: Instant::now(), notes, metrics: &self.metrics };
         let grant = place.granted().await;
+        drop(wait);
         notes.set_waiting(false);
-        let waited = started.elapsed();
-        notes.add_wait(waited);
-        self.metrics.wait_seconds.record(waited);
         match grant {
             Grant::Seat(seat) if seat.is_open() => Ok(*seat),
             Grant::Seat(seat) => seat.connect().await,
@@ -276,6 +274,21 @@ impl Seats {
         self.metrics.idle.set(state.idle.len() as u64);
         self.metrics.ending.set(state.ending as u64);
         self.metrics.waiting.set(state.line.len() as u64);
+    }
+}
+
+/// A wait; recorded however it ends.
+struct Wait<'a> {
+    began: Instant,
+    notes: &'a Notes,
+    metrics: &'a DatabaseMetrics,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let waited = self.began.elapsed();
+        self.notes.add_wait(waited);
+        self.metrics.wait_seconds.record(waited);
     }
 }
 

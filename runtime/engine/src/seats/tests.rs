@@ -338,7 +338,7 @@ async fn no_more_sessions_than_allowed_whatever_the_interleaving() {
             let rig = rig.clone();
             tokio::spawn(async move {
                 for round in 0..40 {
-                    let access = if (number + round) % 3 == 0 { Access::ReadWrite } else { Access::ReadOnly };
+                    let access = if (number + round).is_multiple_of(3) { Access::ReadWrite } else { Access::ReadOnly };
                     let Ok(Ok(mut seat)) = timeout(Duration::from_secs(20), rig.take(access)).await else { panic!("a seat in time") };
                     match (number + round) % 5 {
                         0 => drop(seat.read(&statement("lose"), &[], LIMITS).await),

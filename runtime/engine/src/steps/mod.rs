@@ -162,8 +162,9 @@ async fn sql_step(context: &Context<'_>, writing: &mut Writing, step: &Step, sql
         }
         (None, false) => sql::read(context, writing, step, sql, prepared).await?,
     };
+    let nothing = done.rows.as_ref().is_none_or(|rows| rows.is_empty()) && done.affected.unwrap_or(0) == 0;
     match step.on_empty {
-        Some(on_empty) if !sql.write && done.rows.as_ref().is_none_or(|rows| rows.is_empty()) => Err(empty(on_empty)),
+        Some(on_empty) if nothing => Err(empty(on_empty)),
         _ => Ok(done),
     }
 }

@@ -1,0 +1,10 @@
+//! What the engine promises, on a real SQLite file.
+
+mod caching;
+mod ending;
+mod paging;
+mod reading;
+mod reloading;
+mod services;
+mod support;
+mod writing;
