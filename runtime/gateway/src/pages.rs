@@ -84,7 +84,10 @@ fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
         let reason = "durable work is not available in this version".to_owned();
         return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &[reason]);
     }
-    let reasons = (gateway.readiness)();
+    let live = gateway.engine.live();
+    let unreachable = live.databases.iter().map(|database| database.status()).filter(|status| status.reachable == Some(false));
+    let mut reasons: Vec<String> = unreachable.map(|status| format!("database {} cannot be reached", status.name)).collect();
+    reasons.extend((gateway.readiness)());
     readiness_page(StatusCode::OK, if reasons.is_empty() { "ok" } else { "degraded" }, &reasons)
 }
 

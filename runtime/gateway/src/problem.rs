@@ -51,3 +51,25 @@ pub(crate) fn rate_limit(refusal: &Refusal, limits: &TenantLimits, delay: Option
     let state = format!("{name};r=0;t={}", delay.map_or(0, Delay::seconds));
     Some((policy, state))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_never_shortened_and_spread_by_a_fifth() {
+        let refusal = Refusal::new(Code::Overloaded, "busy").retry_after(Duration::from_micros(10_000_001));
+        let waits: Vec<u64> = (0..1_000).filter_map(|seed| Delay::of(&refusal, seed)).map(|delay| delay.milliseconds).collect();
+        assert_eq!(waits.len(), 1_000);
+        let (least, most) = (waits.iter().min().copied().unwrap_or(0), waits.iter().max().copied().unwrap_or(0));
+        assert!((10_001..10_050).contains(&least) && (11_950..=12_001).contains(&most), "{least} {most}");
+        assert_eq!(Delay::of(&Refusal::new(Code::InvalidInput, "never"), 1), None);
+    }
+
+    #[test]
+    fn whole_seconds_are_never_earlier_than_the_milliseconds() {
+        for (milliseconds, seconds) in [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2), (u64::MAX, u64::MAX / 1_000)] {
+            assert_eq!(Delay { milliseconds }.seconds(), seconds, "{milliseconds}");
+        }
+    }
+}

@@ -134,3 +134,36 @@ async fn a_reload_moves_calls_to_the_new_flows() {
     assert_eq!(kept_alive.reply().await.status, 200, "the same connection sees it");
     face.get("agent-key", "/api/echo/1").await.problem(405, "method_not_allowed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_database_is_gone_serves_on_and_says_so() {
+    let face = Face::start().await;
+    face.remove_database();
+    let problem = face.get("agent-key", "/api/echo/1").await.problem(503, "database_unreachable");
+    assert!(problem["retry_after_ms"].as_u64().is_some_and(|milliseconds| milliseconds > 0));
+    let ready = face.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let expected = json!({ "status": "degraded", "reasons": ["database fleet cannot be reached"] });
+    assert_eq!((ready.status, ready.json()), (200, expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_reply_says_how_old_it_is() {
+    let face = Face::start().await;
+    let flow = crate::support::ECHO.replace("[input.id]", "cache = { fresh = \"1ms\", stale_if_error = \"1h\" }\n[input.id]");
+    let flow = flow.replace("max_rows = 1", "max_rows = 1\non_error = { stale = true }");
+    face.reload_with("echo", &flow);
+    assert_eq!(face.get("agent-key", "/api/echo/1").await.status, 200);
+    // Another plan for the database: its sessions are closed, and there is no file for new ones.
+    face.remove_database();
+    face.reload_tenant("statement_timeout = \"30s\"", "statement_timeout = \"29s\"");
+    let reply = loop {
+        let reply = face.get("agent-key", "/api/echo/1").await;
+        // Within a millisecond it may still be fresh.
+        if reply.header("spillgate-stale").is_some() {
+            break reply;
+        }
+    };
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["stale_seconds"].as_u64().map(|age| age.to_string()).as_deref(), reply.header("spillgate-stale"));
+    assert_eq!(reply.json()["rows"][0]["ID"], json!(1));
+}

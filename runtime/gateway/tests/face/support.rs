@@ -195,6 +195,11 @@ impl Face {
         self.engine.apply(load(&self.folder)).expect("the plan is taken");
     }
 
+    /// Takes the database away.
+    pub(crate) fn remove_database(&self) {
+        std::fs::remove_file(self.folder.join("fleet.db")).expect("it was there");
+    }
+
     /// Replaces a line of the server file and puts the plan in place that comes of it.
     pub(crate) fn reload_tenant(&self, line: &str, other: &str) {
         let path = self.folder.join("server.toml");
