@@ -33,6 +33,8 @@ struct Duel {
     sides: usize,
     paths: Vec<String>,
     rows_per_call: f64,
+    /// How many windows make one: a call counts when it ends, so long calls need long windows.
+    windows: u32,
 }
 
 /// Runs it.
@@ -52,6 +54,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<LoopComparison>> {
         sides: THREADS,
         paths: (1..=TRUCKS).step_by(7).map(|id| format!("/api/trucks/{id}")).collect(),
         rows_per_call: 1.0,
+        windows: 1,
     };
     let all = Duel {
         case: "IBM's driver: ten thousand rows at once",
@@ -59,6 +62,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<LoopComparison>> {
         sides: 1,
         paths: vec!["/api/trucks".to_owned()],
         rows_per_call: TRUCKS as f64,
+        windows: 3,
     };
     assert_same_answer(&server, &connection, &one.question)?;
     [one, all].into_iter().map(|duel| compare(&server, &connection, &duel, settings)).collect()
@@ -72,15 +76,15 @@ fn flows() -> Vec<Flow> {
 }
 
 fn compare(server: &Server, connection: &str, duel: &Duel, settings: &Settings) -> Result<LoopComparison> {
-    let pace = &settings.pace;
+    let (warm_up, length) = (settings.pace.warm_up, settings.pace.window * duel.windows);
     let mut readers: Vec<Reader> = (0..duel.sides).map(|_| Reader::open(connection, &duel.question)).collect::<Result<_>>()?;
     let requests = duel.paths.iter().map(|path| get(path, KEY)).collect();
-    let load = Load { requests, callers: duel.sides, warm_up: pace.warm_up, window: pace.window };
+    let load = Load { requests, callers: duel.sides, warm_up, window: length };
     let mut sessions = Sessions::open(connection, duel.sides, settings.workers)?;
     let (mut bare_rows, mut connector_rows, mut product_rows) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..pace.rounds {
-        bare_rows.push(bare::rows_per_second(&mut readers, &duel.question, Window::after(pace.warm_up, pace.window))?);
-        connector_rows.push(sessions.rows_per_second(&duel.question, Window::after(pace.warm_up, pace.window))?);
+    for _ in 0..settings.pace.rounds {
+        bare_rows.push(bare::rows_per_second(&mut readers, &duel.question, Window::after(warm_up, length))?);
+        connector_rows.push(sessions.rows_per_second(&duel.question, Window::after(warm_up, length))?);
         let round = load::run(server, &load)?;
         ensure!(round.failed == 0, "{}: {} calls failed", duel.case, round.failed);
         product_rows.push(round.per_second() * duel.rows_per_call);
