@@ -38,7 +38,7 @@ pub trait Source {
 
 /// Folders below `flows` are followed this deep.
 const DEPTH: usize = 8;
-/// Files looked at in one folder tree.
+/// Files and folders looked at in one folder tree.
 const FILES: usize = 50_000;
 
 /// The real one.
@@ -58,7 +58,7 @@ impl Source for Disk {
 
     fn files(&self, folder: &Path, deep: bool) -> Result<Vec<PathBuf>, SourceError> {
         let mut found = Vec::new();
-        collect(folder, if deep { DEPTH } else { 0 }, &mut found)?;
+        collect(folder, if deep { DEPTH } else { 0 }, &mut 0, &mut found)?;
         found.sort();
         Ok(found)
     }
@@ -68,10 +68,15 @@ impl Source for Disk {
     }
 }
 
-fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
+fn collect(folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     for entry in std::fs::read_dir(here).map_err(|error| system(&error))? {
         let name = entry.map_err(|error| system(&error))?.file_name();
+        // Folders count as well: links may make a ring of them.
+        *seen += 1;
+        if *seen > FILES {
+            return Err(SourceError::TooMany);
+        }
         if name.to_string_lossy().starts_with('.') {
             continue;
         }
@@ -79,10 +84,7 @@ fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), 
         if !path.is_dir() {
             found.push(path);
         } else if depth > 0 {
-            collect(&path, depth - 1, found)?;
-        }
-        if found.len() > FILES {
-            return Err(SourceError::TooMany);
+            collect(&path, depth - 1, seen, found)?;
         }
     }
     Ok(())

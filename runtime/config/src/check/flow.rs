@@ -22,7 +22,8 @@ use super::roots::Roots;
 use super::routes::Taken;
 use super::statement::Paging;
 use super::step::{Steps, names};
-use super::{Checker, Naming, World, check_name, test};
+use super::test::{self, Tested};
+use super::{Checker, Naming, World, check_name};
 
 /// Every `*.toml` below the folder, in name order of the flows.
 pub(crate) fn flows(checker: &mut Checker<'_>, roots: &Roots, folder: &Path, world: &World<'_>) -> Vec<Flow> {
@@ -107,7 +108,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
     check_memory(checker, table, memory, world);
     shared_cache(checker, table, cache.as_ref(), &inputs, &proven);
     let page = page(checker, table, &steps.paging, &proven, written.len());
-    let tests = test::tests(checker, table, world, &flow_name, &proven);
+    let tests = test::tests(checker, table, world, &Tested { name: &flow_name, names: &step_names, steps: &proven });
     let version = version(file, &steps, world);
     let endpoint = endpoint?;
     if table.text("about").value.is_empty() {

@@ -35,9 +35,15 @@ pub(crate) fn server(checker: &mut Checker<'_>, roots: &Roots) -> ServerPlan {
     checker.limit("server", "server.memory", &memory, ByteSize(memory.value).to_string());
     checker.limit("server", "server.cache", &cache, ByteSize(cache.value).to_string());
     checker.limit("server", "server.shutdown_grace", &shutdown_grace, show_duration(shutdown_grace.value));
+    let (listen, admin_listen) = (address(server, "listen"), address(server, "admin_listen"));
+    if listen == admin_listen && listen.port() != 0 {
+        checker
+            .faults
+            .add(&server.place_of("admin_listen"), format!("`listen` is {listen} as well: callers and operators have a listener each"));
+    }
     ServerPlan {
-        listen: address(server, "listen"),
-        admin_listen: address(server, "admin_listen"),
+        listen,
+        admin_listen,
         data_dir: path(server, "data_dir"),
         flows: path(server, "flows"),
         memory: memory.into_limit(),

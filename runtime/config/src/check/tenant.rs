@@ -46,7 +46,7 @@ pub(crate) fn check_keys(checker: &mut Checker<'_>, roots: &Roots, server: &Serv
     for (kind, listener, address) in [("admin", "admin_listen", server.admin_listen), ("tenant", "listen", server.listen)] {
         let mut any = false;
         for (name, table) in roots.named(kind) {
-            any |= table.has("keys");
+            any |= !table.list("keys").is_empty() || table.is_broken("keys");
             for (place, key) in keys(table) {
                 if key == empty {
                     checker.faults.add(place, "expected a key, found an empty text");
@@ -171,8 +171,11 @@ fn attribute(raw: &Raw) -> Result<Value, String> {
     }
 }
 
-/// What a tenant may never be able to do is worth a note.
+/// What nobody can ever do is worth a note.
 pub(crate) fn check_flows(checker: &mut Checker<'_>, tenants: &[TenantPlan], flows: &[Flow]) {
+    for flow in flows.iter().filter(|flow| !tenants.iter().any(|tenant| tenant.may_call(&flow.name))) {
+        checker.notes.push(format!("no tenant may call the flow {}", flow.name));
+    }
     for tenant in tenants {
         for pattern in tenant.flows.iter().filter(|pattern| !checker.incomplete && *pattern != "*") {
             if !flows.iter().any(|flow| crate::plan::matches(pattern, &flow.name)) {

@@ -12,22 +12,23 @@ use crate::raw::{Raw, printable};
 use crate::typed;
 use crate::written::{Table, Written};
 
+use super::expression::StepName;
 use super::{Checker, World};
 
-pub(crate) fn tests(checker: &mut Checker<'_>, flow: &Table, world: &World<'_>, name: &str, steps: &[(Step, &Table)]) -> Vec<FlowTest> {
-    let written = flow.tables("test").iter().enumerate();
-    written.map(|(index, table)| test(checker, flow, table, index, world, name, steps)).collect()
+/// The flow that tests are of.
+pub(crate) struct Tested<'a> {
+    pub(crate) name: &'a str,
+    /// All steps by name, those with faults too.
+    pub(crate) names: &'a [StepName],
+    pub(crate) steps: &'a [(Step, &'a Table)],
 }
 
-fn test(
-    checker: &mut Checker<'_>,
-    flow: &Table,
-    table: &Table,
-    index: usize,
-    world: &World<'_>,
-    flow_name: &str,
-    steps: &[(Step, &Table)],
-) -> FlowTest {
+pub(crate) fn tests(checker: &mut Checker<'_>, flow: &Table, world: &World<'_>, tested: &Tested<'_>) -> Vec<FlowTest> {
+    let written = flow.tables("test").iter().enumerate();
+    written.map(|(index, table)| test(checker, table, index, world, tested)).collect()
+}
+
+fn test(checker: &mut Checker<'_>, table: &Table, index: usize, world: &World<'_>, tested: &Tested<'_>) -> FlowTest {
     let tenant = table.located("tenant");
     if let Some(written) = &tenant
         && !checker.incomplete
@@ -37,20 +38,19 @@ fn test(
                 let near = did_you_mean(&written.value, world.tenants.iter().map(|tenant| &*tenant.name));
                 checker.faults.add(&written.place, format!("there is no tenant `{}`{near}", printable(&written.value)));
             }
-            Some(tenant) if !tenant.may_call(flow_name) => {
-                checker.faults.add(&written.place, format!("tenant {} may not call {flow_name}", tenant.name));
+            Some(tenant) if !tenant.may_call(tested.name) => {
+                checker.faults.add(&written.place, format!("tenant {} may not call {}", tenant.name, tested.name));
             }
             Some(_) => {}
         }
     }
     let mut rows = BTreeMap::new();
     for (step, written) in table.map("rows") {
-        let known = flow.tables("step").iter().filter_map(|step| step.written_text("name")).any(|name| name.value == step.value);
-        if !known {
-            let near = did_you_mean(&step.value, steps.iter().map(|(step, _)| &*step.name));
+        if !tested.names.iter().any(|known| *known.name == *step.value) {
+            let near = did_you_mean(&step.value, tested.names.iter().map(|known| &*known.name));
             checker.faults.add(&step.place, format!("there is no step `{}`{near}", printable(&step.value)));
         }
-        let proven = steps.iter().find(|(known, _)| *known.name == *step.value).map(|(step, _)| &step.action);
+        let proven = tested.steps.iter().find(|(known, _)| *known.name == *step.value).map(|(step, _)| &step.action);
         match (proven, &written.value) {
             (Some(Action::Sql(sql)), Written::Raw(raw)) => {
                 rows.insert(Arc::from(&*step.value), stub(checker, sql, raw, &written.place));

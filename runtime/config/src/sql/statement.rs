@@ -85,10 +85,11 @@ impl<'a> Look<'a> {
 
     /// Where it writes.
     fn effect(&self, faults: &mut Vec<SqlFault>) -> Option<usize> {
+        let first = self.significant.iter().position(|token| token.text(self.sql) != "(").unwrap_or(0);
         if self.is_word(0, WRITES) {
             return Some(self.offset(0));
         }
-        if !self.is_word(0, READS) {
+        if !self.is_word(first, READS) {
             let found = if self.significant.is_empty() { "nothing".into() } else { format!("`{}`", self.text(0)) };
             let message = format!("expected a statement that starts with {} or {}, found {found}", READS.join(", "), WRITES.join(", "));
             faults.push(SqlFault { offset: self.offset(0), message });

@@ -68,6 +68,7 @@ fn c4_what_writes_is_known_by_its_tokens() {
         "SELECT 'DELETE FROM T', \"update\" FROM T -- INSERT INTO T",
         "SELECT INSERT(NAME, 1, 2, 'x'), T.DELETE, A AS update FROM T",
         "VALUES (1)",
+        "(SELECT 1 FROM T) UNION (SELECT 2 FROM T)",
         "TABLE T",
         "with x as (select 1) select * from x",
     ] {

@@ -114,11 +114,9 @@ impl<'a> Reader<'a> {
         while let Some((offset, letter)) = letters.next() {
             if escapes && letter == '\\' {
                 letters.next();
-            } else if letter == quote {
-                if letters.next_if(|(_, next)| *next == quote).is_none() {
-                    self.position = start + opening + offset + quote.len_utf8();
-                    return Ok(kind);
-                }
+            } else if letter == quote && letters.next_if(|(_, next)| *next == quote).is_none() {
+                self.position = start + opening + offset + quote.len_utf8();
+                return Ok(kind);
             }
         }
         let what = if kind == TokenKind::Text { "text" } else { "quoted name" };
