@@ -22,6 +22,8 @@ pub(crate) enum Decoder {
     Float8,
     Numeric,
     Text,
+    /// One byte, none of it where that is zero.
+    Char,
     /// Blank-padded to its length; the padding is no part of the value.
     Padded,
     Jsonb,
@@ -46,7 +48,8 @@ impl Decoder {
             Sent::FLOAT4 => Decoder::Float4,
             Sent::FLOAT8 => Decoder::Float8,
             Sent::NUMERIC => Decoder::Numeric,
-            Sent::TEXT | Sent::VARCHAR | Sent::NAME | Sent::CHAR | Sent::UNKNOWN | Sent::JSON | Sent::XML => Decoder::Text,
+            Sent::TEXT | Sent::VARCHAR | Sent::NAME | Sent::UNKNOWN | Sent::JSON | Sent::XML => Decoder::Text,
+            Sent::CHAR => Decoder::Char,
             Sent::BPCHAR => Decoder::Padded,
             Sent::JSONB => Decoder::Jsonb,
             Sent::UUID => Decoder::Uuid,
@@ -72,7 +75,7 @@ impl Decoder {
             Decoder::Int2 | Decoder::Int4 | Decoder::Int8 | Decoder::Oid => Type::Integer,
             Decoder::Float4 | Decoder::Float8 => Type::Number,
             Decoder::Numeric => Type::Decimal,
-            Decoder::Text | Decoder::Padded | Decoder::Jsonb | Decoder::Uuid | Decoder::Void => Type::Text,
+            Decoder::Text | Decoder::Char | Decoder::Padded | Decoder::Jsonb | Decoder::Uuid | Decoder::Void => Type::Text,
             Decoder::Bytes => Type::Binary,
             Decoder::Date => Type::Date,
             Decoder::Time => Type::Time,
@@ -94,6 +97,7 @@ impl Decoder {
             Decoder::Float8 => cell.raw(Raw::Number(f64::from_be_bytes(fixed(bytes)?))),
             Decoder::Numeric => cell.shown(Type::Decimal, Numeric::read(bytes)),
             Decoder::Text => cell.raw(Raw::Text(utf8(bytes)?)),
+            Decoder::Char => cell.raw(Raw::Text(utf8(bytes)?.trim_end_matches('\0'))),
             Decoder::Padded => cell.raw(Raw::Text(utf8(bytes)?.trim_end_matches(' '))),
             Decoder::Jsonb => match bytes.split_first() {
                 Some((1, text)) => cell.raw(Raw::Text(utf8(text)?)),

@@ -10,6 +10,7 @@ use futures_util::TryStreamExt as _;
 use spillgate_connector::{Access, DatabaseError, Ended, Failure, ReadLimits, Scrub, Session, Statement, Written};
 use spillgate_model::rows::RowEnd;
 use spillgate_model::{Rows, RowsBuilder, Value, Work};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Error, RowStream};
@@ -51,8 +52,12 @@ pub(crate) struct PostgresSession {
     busy: bool,
     /// A statement is being prepared; still true after that was dropped: the server then holds one that nobody knows.
     preparing: bool,
-    /// The link broke while a statement was on its way.
+    /// The link broke, or what came over it could not be followed.
+    broken: bool,
+    /// It broke while a statement was on its way, and the server did not say that it is over.
     lost_at_work: bool,
+    /// Carries the bytes; ends by itself when the client is dropped, but for a link that hangs.
+    carrier: AbortHandle,
 }
 
 impl PostgresSession {
@@ -87,8 +92,8 @@ impl PostgresSession {
             Peer::Unix(_) => Box::pin(config.clone().ssl_mode(tokio_postgres::config::SslMode::Disable).connect_raw(link, connector)).await,
         };
         let (client, connection) = connected.map_err(|error| failure::of_connect(&error, scrub))?;
-        // Ends by itself when the client is dropped or the link breaks; every open call hears of that.
-        tokio::spawn(async move {
+        // Ends when the client is dropped or the link breaks; every open call hears of that.
+        let carrier = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to Postgres ended");
             }
@@ -113,13 +118,15 @@ impl PostgresSession {
             scrub: scrub.clone(),
             busy: false,
             preparing: false,
+            broken: false,
             lost_at_work: false,
+            carrier: carrier.abort_handle(),
         })
     }
 
     /// Starts a call, unless the session is in need of its end.
     fn start(&mut self) -> Result<(), DatabaseError> {
-        if self.busy {
+        if self.busy || self.broken {
             return Err(DatabaseError::new(Failure::LinkLost, "the session is in need of its end", "called before end"));
         }
         if self.client.is_closed() {
@@ -134,7 +141,8 @@ impl PostgresSession {
     fn ended<T>(&mut self, result: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
         self.busy = false;
         if let Err(error) = &result {
-            self.lost_at_work |= error.failure == Failure::LinkLost;
+            self.broken |= error.failure == Failure::LinkLost;
+            self.lost_at_work |= error.failure == Failure::LinkLost && error.sqlstate.is_none();
             if self.transaction != Transaction::None {
                 self.transaction = Transaction::Failed;
             }
@@ -349,28 +357,44 @@ impl Session for PostgresSession {
         Box::pin(self.finish("ROLLBACK"))
     }
     fn usable(&self) -> bool {
-        !self.busy && !self.client.is_closed()
+        !self.busy && !self.broken && !self.client.is_closed()
     }
     fn end(mut self: Box<Self>) -> Work<'static, Ended> {
         Box::pin(async move {
-            let at_work = self.busy || self.lost_at_work;
-            if !at_work && self.transaction == Transaction::None {
-                return if self.client.is_closed() { Ended::Closed } else { Ended::Clean(self) };
+            let at_work = std::mem::take(&mut self.busy) || self.lost_at_work;
+            if self.usable() && !at_work && self.transaction == Transaction::None {
+                return Ended::Clean(self);
             }
-            let rest = timeout(REST_LIMIT, self.rest()).await.unwrap_or(Rest::Lost);
+            let rest = if self.usable() { timeout(REST_LIMIT, self.rest()).await.unwrap_or(Rest::Lost) } else { Rest::Lost };
             match rest {
                 // A statement whose preparation was given up may stay on the server under a name nobody knows.
                 Rest::Idle if self.preparing => Ended::Closed,
                 Rest::Idle => {
-                    self.busy = false;
                     self.transaction = Transaction::None;
                     Ended::Clean(self)
                 }
                 Rest::Ended => Ended::Closed,
-                Rest::Lost if !at_work => Ended::Closed, // nothing ran; the server rolls back with the connection
-                Rest::Lost if self.cancel.deliver().await => Ended::Closed,
-                Rest::Lost => Ended::Unconfirmed(self.statement_timeout),
+                Rest::Lost => {
+                    self.carrier.abort();
+                    // Where nothing was at work, the server rolls back with the connection.
+                    if !at_work || self.cancel.deliver().await { Ended::Closed } else { Ended::Unconfirmed(self.statement_timeout) }
+                }
             }
         })
+    }
+}
+
+impl Drop for PostgresSession {
+    /// Dropped in the middle of a call, without its end: the statement is still not left to run.
+    fn drop(&mut self) {
+        if self.busy
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let (cancel, carrier) = (self.cancel.clone(), self.carrier.clone());
+            runtime.spawn(async move {
+                cancel.deliver().await;
+                carrier.abort();
+            });
+        }
     }
 }

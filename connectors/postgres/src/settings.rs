@@ -130,7 +130,7 @@ impl Ssl {
     /// The connection string without them, in whichever form it is.
     fn taken_out_of(connection: &str) -> (String, Ssl) {
         let mut ssl = Ssl::default();
-        let rest = if connection.contains("://") { ssl.from_url(connection) } else { ssl.from_pairs(connection) };
+        let rest = if connection.contains("://") { ssl.without_keys_in_url(connection) } else { ssl.without_keys_in_pairs(connection) };
         (rest, ssl)
     }
 
@@ -143,14 +143,14 @@ impl Ssl {
         true
     }
 
-    fn from_url(&mut self, url: &str) -> String {
+    fn without_keys_in_url(&mut self, url: &str) -> String {
         let Some((head, query)) = url.split_once('?') else { return url.into() };
         let kept: Vec<&str> =
             query.split('&').filter(|pair| pair.split_once('=').is_none_or(|(key, value)| !self.takes(key, &decoded(value)))).collect();
         if kept.is_empty() { head.into() } else { format!("{head}?{}", kept.join("&")) }
     }
 
-    fn from_pairs(&mut self, text: &str) -> String {
+    fn without_keys_in_pairs(&mut self, text: &str) -> String {
         let mut kept = String::new();
         let mut rest = text.trim_start();
         while let Some((key, after)) = rest.split_once('=') {

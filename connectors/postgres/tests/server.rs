@@ -11,6 +11,12 @@ use spillgate_postgres::Postgres;
 use spillgate_test_support::postgres::{self, PASSWORD, USER};
 use support::{Server, database, options};
 
+impl Server {
+    async fn execute(&self, text: &str) {
+        self.beside.batch_execute(text).await.unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    }
+}
+
 async fn open(access: Access) -> Box<dyn Session> {
     database(postgres::shared().url()).connect(access).await.expect("a session")
 }
@@ -111,7 +117,7 @@ async fn a_cancel_never_meets_the_next_statement() {
     let mut session = open(Access::ReadOnly).await;
     let (many, next) = (statement("SELECT generate_series(1, 5000000)"), statement("SELECT pg_sleep(0.002)"));
     let limits = ReadLimits { max_rows: 10, max_bytes: 10_000 };
-    for _each in 0..100 {
+    for _each in 0..40 {
         assert!(session.read(&many, &[], limits).await.expect("read").truncated());
         session.read(&next, &[], WIDE).await.expect("the next statement is left alone");
     }
@@ -412,6 +418,25 @@ async fn more_statements_than_are_kept_still_run() {
     let kept = one(&mut session, "SELECT count(*) FROM pg_prepared_statements", &[]).await.expect("read");
     assert!(matches!(kept, Value::Integer(kept) if kept <= 257), "{kept:?}");
     drop(server);
+}
+
+/// A session that is dropped in the middle of a call, without its end, takes its statement with it.
+#[tokio::test]
+async fn a_session_dropped_at_work_leaves_no_statement_behind() {
+    use spillgate_connector::conformance::Fixture as _;
+    let server = Server::new().await;
+    let mut session = open(Access::ReadOnly).await;
+    let mark = unique("mark");
+    let slow = statement(server.slow_read(&mark));
+    tokio::select! {
+        _ended = session.read(&slow, &[], WIDE) => panic!("a minute has not passed"),
+        () = async { while !server.running(&mark).await {} } => {}
+    }
+    drop(session);
+    let start = Instant::now();
+    while server.running(&mark).await {
+        assert!(start.elapsed() < Duration::from_secs(1), "the statement is still at work");
+    }
 }
 
 /// A connection that is dropped, not ended, leaves nothing on the server.
