@@ -72,3 +72,50 @@ fn run(value: &[u8]) -> Result<&str, Refusal> {
     let text = std::str::from_utf8(value).ok().filter(|_| fits);
     text.ok_or_else(|| Refusal::new(Code::Malformed, format!("Spillgate-Run has 1 to {RUN_BYTES} visible ASCII characters.")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(headers: &[(&str, &str)]) -> Parts {
+        let request = headers.iter().fold(http::Request::get("/api/x?y=z"), |request, (name, value)| request.header(*name, *value));
+        request.body(()).expect("well-formed").into_parts().0
+    }
+
+    fn code(headers: &[(&str, &str)]) -> Option<Code> {
+        Head::read(&parts(headers)).err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn what_means_something_is_read_and_the_rest_left_alone() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let headers =
+            [("Authorization", "Bearer k"), ("Spillgate-Deadline-Ms", "1500"), ("Spillgate-Run", "run-7"), ("traceparent", trace)];
+        let parts = parts(&headers);
+        let head = Head::read(&parts).expect("well-formed");
+        assert_eq!(
+            (head.authorization, head.deadline, head.run),
+            (Some(&b"Bearer k"[..]), Some(Duration::from_millis(1_500)), Some("run-7"))
+        );
+        assert_eq!(head.trace.map(|trace| trace.trace_id), Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
+        assert!(!head.encoded && !head.keyed);
+    }
+
+    #[test]
+    fn a_header_with_no_single_meaning_is_refused() {
+        let long = "r".repeat(RUN_BYTES + 1);
+        for headers in [
+            [("spillgate-deadline-ms", "-1")],
+            [("spillgate-deadline-ms", "1.5")],
+            [("spillgate-deadline-ms", "")],
+            [("spillgate-deadline-ms", "99999999999999999999")],
+            [("spillgate-run", "")],
+            [("spillgate-run", "two words")],
+            [("spillgate-run", &long)],
+        ] {
+            assert_eq!(code(&headers), Some(Code::Malformed), "{headers:?}");
+        }
+        assert_eq!(code(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]), Some(Code::Malformed));
+        assert_eq!(code(&[("traceparent", "nonsense"), ("content-encoding", "identity")]), None);
+    }
+}
