@@ -9,20 +9,27 @@ use crate::driver::{Column, ResultColumn};
 mod ibm {
     pub(super) const BOOLEAN: i16 = 16;
     pub(super) const GRAPHIC: i16 = -95;
+    #[cfg(test)]
     pub(super) const VAR_GRAPHIC: i16 = -96;
-    pub(super) const LONG_VAR_GRAPHIC: i16 = -97;
     pub(super) const BLOB: i16 = -98;
+    #[cfg(test)]
     pub(super) const CLOB: i16 = -99;
+    #[cfg(test)]
     pub(super) const DB_CLOB: i16 = -350;
     pub(super) const DECFLOAT: i16 = -360;
+    #[cfg(test)]
     pub(super) const XML: i16 = -370;
 }
 const TIMESTAMP_WITH_TIMEZONE: i16 = 95;
 
-/// A longer text or binary column is read piece by piece instead of into a buffer of its full size.
-const BOUND_LETTERS: usize = 8_192;
-/// Longest text of a number: sign, point and terminator beside the digits; an unbounded decimal is read anew when it is longer.
-const NUMBER_LETTERS: usize = 64;
+/// Letters of a text, or bytes, that are made room for at first, whatever the column could hold.
+const FIRST_LETTERS: usize = 8_192;
+/// Letters that are made room for at most.
+const MOST_LETTERS: usize = 64 << 20;
+/// Digits of a number that are made room for at first: a decimal without bounds can have more.
+const FIRST_DIGITS: usize = 64;
+/// Sign and point.
+const BESIDE_DIGITS: usize = 2;
 /// Longest text of a date, time or timestamp.
 const INSTANT_LETTERS: usize = 48;
 
@@ -91,39 +98,48 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) form: Form,
-    /// Bytes of one value in a rowset, terminator not counted; `None`: it is read piece by piece.
-    width: Option<usize>,
+    /// What the driver says of its size; 0 where it does not know.
+    size: usize,
+}
+
+/// How much room values get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What the driver says they need, within reason.
+    AsDescribed,
+    /// What a result of so many bytes could hold at all: text has no more letters than bytes.
+    ForResultOf {
+        /// Bytes of the result.
+        max_bytes: usize,
+    },
 }
 
 impl Plan {
     pub(crate) fn of(column: &ResultColumn) -> Plan {
-        let form = Form::of(column.sql_type);
-        let long = matches!(
-            column.sql_type,
-            SqlDataType::EXT_LONG_VARCHAR
-                | SqlDataType::EXT_W_LONG_VARCHAR
-                | SqlDataType::EXT_LONG_VAR_BINARY
-                | SqlDataType(ibm::CLOB | ibm::DB_CLOB | ibm::BLOB | ibm::XML | ibm::LONG_VAR_GRAPHIC)
-        );
-        let bounded = !long && (1..=BOUND_LETTERS).contains(&column.size);
-        debug_assert!(!matches!(column.sql_type, SqlDataType(ibm::VAR_GRAPHIC)) || matches!(form, Form::Text { .. }));
-        let width = match form {
-            Form::Integer | Form::Double => Some(8),
-            Form::Bit => Some(1),
-            Form::Decimal => Some(NUMBER_LETTERS.max(column.size.min(BOUND_LETTERS) + 3)),
-            Form::Date | Form::Time | Form::Timestamp => Some(INSTANT_LETTERS),
-            Form::Text { .. } => bounded.then_some(column.size * 2),
-            Form::Bytes => bounded.then_some(column.size),
-        };
-        Plan { form, width }
+        Plan { form: Form::of(column.sql_type), size: column.size }
     }
-    /// Bytes of one row of this column in a rowset, its indicator with it; `None` where it is read piece by piece.
-    pub(crate) fn row_bytes(&self) -> Option<usize> {
-        self.width.map(|width| width + 10)
+    /// Bytes of one value in a rowset, terminator not counted.
+    fn width(&self, room: Room) -> usize {
+        let letters = match room {
+            Room::AsDescribed => Some(self.size).filter(|size| (1..=FIRST_LETTERS).contains(size)).unwrap_or(FIRST_LETTERS),
+            Room::ForResultOf { max_bytes } => max_bytes.saturating_add(1).clamp(FIRST_LETTERS, MOST_LETTERS),
+        };
+        match self.form {
+            Form::Integer | Form::Double => 8,
+            Form::Bit => 1,
+            Form::Decimal if room == Room::AsDescribed => FIRST_DIGITS.max(self.size.min(FIRST_LETTERS) + BESIDE_DIGITS),
+            Form::Date | Form::Time | Form::Timestamp => INSTANT_LETTERS,
+            Form::Text { .. } => letters * 2,
+            Form::Bytes | Form::Decimal => letters,
+        }
+    }
+    /// Bytes of one row of this column in a rowset, its indicator with it.
+    pub(crate) fn row_bytes(&self, room: Room) -> usize {
+        self.width(room) + 10
     }
     /// Memory for it.
-    pub(crate) fn column(&self, rows: usize) -> Column {
-        Column::new(self.form.c_type(), self.width.unwrap_or(0), rows)
+    pub(crate) fn column(&self, room: Room, rows: usize) -> Column {
+        Column::new(self.form.c_type(), self.width(room), rows)
     }
 }
 
@@ -154,11 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn long_and_unbounded_columns_have_no_buffer_of_their_full_size() {
-        assert_eq!(plan(ibm::CLOB, 2_147_483_647).row_bytes(), None);
-        assert_eq!(plan(12, 0).row_bytes(), None);
-        assert_eq!(plan(12, 32_672).row_bytes(), None);
-        assert_eq!(plan(12, 20).row_bytes(), Some(50));
-        assert!(plan(3, 31).row_bytes() >= Some(31 + 3));
+    fn b4_buffers_are_of_the_described_size_within_reason_and_grow_to_the_results() {
+        let bytes = |plan: Plan| plan.row_bytes(Room::AsDescribed);
+        assert_eq!(bytes(plan(12, 20)), 50);
+        assert_eq!(bytes(plan(ibm::CLOB, 2_147_483_647)), bytes(plan(12, 0)));
+        assert_eq!(bytes(plan(12, 32_672)), FIRST_LETTERS * 2 + 10);
+        assert!(bytes(plan(3, 31)) >= 31 + 2 && bytes(plan(3, 1_000)) >= 1_000 + 2);
+        let grown = Room::ForResultOf { max_bytes: 1 << 20 };
+        assert!(plan(12, 20).row_bytes(grown) > 2 << 20, "a driver's word on the size is not believed twice");
+        assert_eq!(plan(4, 10).row_bytes(grown), bytes(plan(4, 10)));
     }
 }

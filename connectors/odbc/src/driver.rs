@@ -23,4 +23,4 @@ pub(crate) use buffers::{Column, Field, Layout, Parameter, Rowset};
 pub(crate) use cancel::CancelPoint;
 pub(crate) use connection::{Connection, Transaction};
 pub(crate) use diagnostics::{Diagnostics, Outcome};
-pub(crate) use statement::{Piece, ResultColumn, Statement};
+pub(crate) use statement::{ResultColumn, Statement};

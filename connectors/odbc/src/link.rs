@@ -17,7 +17,7 @@ use spillgate_model::{Rows, Value};
 use crate::driver::{CancelPoint, Connection, Diagnostics, Layout, Outcome, Transaction};
 use crate::errors::{While, ends_connection, failure, proves_end};
 use crate::parameters::{self, Booleans};
-use crate::prepared::{Fetched, Prepared};
+use crate::prepared::{Fetched, Prepared, Stopped};
 
 /// Memory of all buffers bound to one connection's statements.
 const BUFFER_BYTES: usize = 2 << 20;
@@ -62,8 +62,7 @@ impl Link {
         let failed = |diagnostics| failure(&diagnostics, While::Connecting, &settings.scrub);
         let connection = Connection::open(connection_string, limit, access == Access::ReadOnly).map_err(failed)?;
         let layout = layout(&connection)?;
-        let driver = connection.info_text(InfoType::DriverName).to_ascii_lowercase();
-        let db2 = ["db2", "cwb"].iter().any(|part| driver.contains(part));
+        let postgres = connection.info_text(InfoType::DbmsName).eq_ignore_ascii_case("PostgreSQL");
         let transactions = connection.info_number(InfoType::TransactionCapable).is_none_or(|capable| capable != NO_TRANSACTIONS);
         for text in &settings.on_connect {
             let run = crate::driver::Statement::new(&connection).and_then(|statement| statement.execute_direct(text).map(drop));
@@ -78,7 +77,7 @@ impl Link {
             connection,
             cancel,
             layout,
-            booleans: if db2 { Booleans::SmallInt } else { Booleans::Bit },
+            booleans: if postgres { Booleans::Bit } else { Booleans::SmallInt },
             transactions,
             in_transaction: false,
             uses: 0,
@@ -113,38 +112,33 @@ impl Link {
                 Ok(outcome) => break Ok(outcome),
             }
         };
-        let fetched = match result {
+        let fetched = match result.map_err(Stopped::from) {
             Ok(outcome) => match prepared.fetch(statement, limits, self.layout, outcome) {
-                // A value did not fit its buffer: the same read once more, value by value. In a transaction nothing is run twice.
-                Err(crate::prepared::Stopped::NeedsPieces) if !self.in_transaction => {
+                // In a transaction nothing is run twice.
+                Err(Stopped::NeedsRoom { .. }) if !self.in_transaction => {
                     let _closed = prepared.close_cursor();
                     let again = self.execute(&mut prepared, values, &cancel);
-                    again.map_err(Into::into).and_then(|outcome| prepared.fetch(statement, limits, self.layout, outcome))
+                    again.map_err(Stopped::from).and_then(|outcome| prepared.fetch(statement, limits, self.layout, outcome))
                 }
                 fetched => fetched,
             },
-            Err(diagnostics) => Err(diagnostics.into()),
+            Err(stopped) => Err(stopped),
         };
         let closed = prepared.close_cursor();
         prepared.leave(&cancel);
-        match fetched {
-            Ok(fetched) => {
-                self.keep(prepared);
-                closed.map_err(|diagnostics| self.failed(&diagnostics, started))?;
-                Ok(fetched)
+        let fetched = match fetched {
+            // What a driver thinks of a statement that failed is not asked: it is prepared anew.
+            Err(Stopped::Driver(diagnostics)) => return Err(self.failed(&diagnostics, started)),
+            Err(Stopped::NeedsRoom { column }) => {
+                let detail = format!("a value of column {column} is longer than the database says; the next call makes room for it");
+                Err(DatabaseError::new(Failure::ValueInexact { column }, detail.clone(), detail))
             }
-            Err(stopped) => Err(match stopped {
-                crate::prepared::Stopped::Driver(diagnostics) => self.failed(&diagnostics, started),
-                crate::prepared::Stopped::NeedsPieces => {
-                    let words = "a value is longer than the database says";
-                    DatabaseError::new(Failure::ValueInexact { column: "".into() }, words, words)
-                }
-                crate::prepared::Stopped::Value(error) => {
-                    self.keep(prepared);
-                    error
-                }
-            }),
-        }
+            Err(Stopped::Value(error)) => Err(error),
+            Ok(fetched) => Ok(fetched),
+        };
+        self.keep(prepared);
+        closed.map_err(|diagnostics| self.failed(&diagnostics, started))?;
+        fetched
     }
     fn execute(&mut self, prepared: &mut Prepared, values: &[Value], cancel: &CancelPoint) -> Result<Outcome, Diagnostics> {
         parameters::bind(&mut prepared.statement, &mut prepared.markers, values, self.booleans)?;
@@ -157,7 +151,7 @@ impl Link {
         if error.failure == Failure::Refused && self.connection.is_dead() {
             error.failure = Failure::LinkLost;
         }
-        // The driver's own statement limit drops the link on some drivers: that is no lost link, which a read may be repeated after.
+        // IBM's driver ends a statement at its limit by dropping the link: that is no lost link, after which a read may be repeated.
         if error.failure == Failure::LinkLost && started.elapsed() >= self.settings.statement_timeout {
             error.failure = Failure::Ended;
             error.detail = "the statement passed the time limit of its database and was ended".into();

@@ -38,8 +38,9 @@ pub(crate) fn bind(statement: &mut Statement, markers: &mut MarkerTypes, values:
 /// How true and false are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Booleans {
+    /// Where a boolean takes no number (Postgres).
     Bit,
-    /// Db2 for i and older Db2 have no boolean columns.
+    /// As 0 and 1: Db2 for i and older Db2 have no boolean columns.
     SmallInt,
 }
 
@@ -62,7 +63,7 @@ fn set(statement: &mut Statement, markers: &mut MarkerTypes, index: usize, value
         Value::Number(value) => parameter.set(CDataType::Double, SqlDataType::DOUBLE, 15, 0, &value.to_ne_bytes()),
         Value::Boolean(value) => match booleans {
             Booleans::Bit => parameter.set(CDataType::Bit, SqlDataType::EXT_BIT, 1, 0, &[u8::from(*value)]),
-            Booleans::SmallInt => parameter.set(CDataType::SBigInt, SqlDataType::SMALLINT, 5, 0, &i64::from(*value).to_ne_bytes()),
+            Booleans::SmallInt => parameter.set(CDataType::SShort, SqlDataType::SMALLINT, 5, 0, &i16::from(*value).to_ne_bytes()),
         },
         Value::Decimal(digits) => {
             let (precision, scale) = precision_and_scale(digits);
@@ -77,9 +78,10 @@ fn set(statement: &mut Statement, markers: &mut MarkerTypes, index: usize, value
         },
         Value::Timestamp(text) if has_offset(text) => set_text(parameter, text),
         Value::Timestamp(text) => {
-            let digits = fraction(text);
-            let size = if digits == 0 { 19 } else { 20 + usize::from(digits.unsigned_abs()) };
-            parameter.set(CDataType::Char, SqlDataType::TIMESTAMP, size, digits, text.replacen('T', " ", 1).as_bytes());
+            let text = with_microseconds(text);
+            let digits = fraction(&text);
+            let size = 20 + usize::from(digits.unsigned_abs());
+            parameter.set(CDataType::Char, SqlDataType::TIMESTAMP, size, digits, text.as_bytes());
         }
         Value::Binary(bytes) => {
             let kind = if bytes.len() > VARCHAR_BYTES { SqlDataType::EXT_LONG_VAR_BINARY } else { SqlDataType::EXT_VAR_BINARY };
@@ -122,6 +124,17 @@ fn fraction(text: &str) -> i16 {
     i16::try_from(digits).unwrap_or(i16::MAX)
 }
 
+/// The form drivers read, with at least the six digits that are Db2's default: some databases know no shorter form.
+fn with_microseconds(timestamp: &str) -> String {
+    let mut text = timestamp.replacen('T', " ", 1);
+    let digits = fraction(&text);
+    if digits == 0 {
+        text.push('.');
+    }
+    (digits..6).for_each(|_| text.push('0'));
+    text
+}
+
 fn has_offset(timestamp: &str) -> bool {
     timestamp.split_once('T').is_some_and(|(_, clock)| clock.contains(['+', '-', 'Z']))
 }
@@ -143,6 +156,8 @@ mod tests {
     fn a5_a_timestamp_keeps_its_fraction_and_its_offset() {
         assert_eq!(fraction("2026-01-02T03:04:05.123456"), 6);
         assert_eq!(fraction("2026-01-02T03:04:05.123456+01:00"), 6);
+        assert_eq!(with_microseconds("2026-01-02T03:04:05"), "2026-01-02 03:04:05.000000");
+        assert_eq!(with_microseconds("2026-01-02T03:04:05.123456789012"), "2026-01-02 03:04:05.123456789012");
         assert!(has_offset("2026-01-02T03:04:05-07:00") && !has_offset("2026-01-02T03:04:05"));
     }
 }

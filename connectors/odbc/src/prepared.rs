@@ -1,26 +1,25 @@
 //! One prepared statement with its buffers, and how its result is read.
 //!
-//! Two ways to read: whole rowsets into bound buffers (fast), or row by row and value by value (long columns, and any statement that
-//! once gave a value longer than the driver had said). A value is never shortened: one that does not fit its buffer is read again in the second way.
+//! Rows come in rowsets, into buffers of the size the driver describes. A value is never shortened: where one does not fit, the
+//! statement is run once more with room for all that its result may hold, and so from then on. What does not fit even
+//! there is larger than the result may be.
 
 use std::sync::Arc;
 
 use spillgate_connector::exact::{self, CellError, Raw};
-use spillgate_connector::{DatabaseError, DeclaredColumn, ReadLimits, Shape, Statement};
-use spillgate_model::rows::RowEnd;
+use spillgate_connector::{DatabaseError, DeclaredColumn, Failure, ReadLimits, Shape, Statement};
+use spillgate_model::rows::{RowEnd, ValueTooLarge};
 use spillgate_model::{Rows, RowsBuilder};
 
-use crate::columns::{Form, Plan};
+use crate::columns::{Form, Plan, Room};
 use crate::digits;
-use crate::driver::{self, Diagnostics, Field, Layout, Outcome, Piece, Rowset};
+use crate::driver::{self, Diagnostics, Field, Layout, Outcome, Rowset};
 use crate::parameters::MarkerTypes;
 
 /// Rows of one fetch, at most.
 const ROWSET_ROWS: usize = 500;
 /// Bytes of one rowset, at most, if it has more than one row.
 const ROWSET_BYTES: usize = 256 << 10;
-/// Bytes of one piece of a long value.
-const PIECE_BYTES: usize = 16 << 10;
 
 /// A prepared statement of a session.
 pub(crate) struct Prepared {
@@ -30,7 +29,8 @@ pub(crate) struct Prepared {
     /// When it was last used, by the session's count.
     pub(crate) used: u64,
     result: Option<ResultPlan>,
-    in_pieces: bool,
+    /// A value once was longer than the driver had said.
+    roomy: bool,
 }
 
 /// What is known of the result's columns since the first execution.
@@ -38,8 +38,6 @@ struct ResultPlan {
     declared: Arc<[DeclaredColumn]>,
     shape: Shape,
     plans: Vec<Plan>,
-    /// Bytes of one row in a rowset; `None`: a column is read in pieces.
-    row_bytes: Option<usize>,
 }
 
 /// What a statement gave.
@@ -51,8 +49,8 @@ pub(crate) struct Fetched {
 /// Why reading stopped.
 pub(crate) enum Stopped {
     Driver(Diagnostics),
-    /// A value did not fit its buffer; from now on this statement reads in pieces.
-    NeedsPieces,
+    /// A value of this column did not fit its buffer; from now on this statement has more room.
+    NeedsRoom { column: Box<str> },
     /// A value cannot be given; the connection is fine.
     Value(DatabaseError),
 }
@@ -65,7 +63,7 @@ impl From<Diagnostics> for Stopped {
 
 impl Prepared {
     pub(crate) fn new(id: u64, statement: driver::Statement) -> Prepared {
-        Prepared { id, statement, markers: Vec::new(), used: 0, result: None, in_pieces: false }
+        Prepared { id, statement, markers: Vec::new(), used: 0, result: None, roomy: false }
     }
     /// Bytes of its buffers.
     pub(crate) fn held_bytes(&self) -> usize {
@@ -88,23 +86,27 @@ impl Prepared {
         self.learn(asked, columns)?;
         let Some(result) = &self.result else { return Err(Diagnostics::own("HY000", "no result").into()) };
         let mut rows = RowsBuilder::new(result.shape.columns.clone(), limits.max_rows, limits.max_bytes);
-        match result.row_bytes {
-            Some(row_bytes) if !self.in_pieces => {
-                let wanted = limits.max_rows.saturating_add(1);
-                let rowset_rows = wanted.min(ROWSET_ROWS).min((ROWSET_BYTES / row_bytes.max(1)).max(1));
-                if self.statement.rowset().is_none_or(|rowset| rowset.rows() < rowset_rows) {
-                    let columns = result.plans.iter().map(|plan| plan.column(rowset_rows)).collect();
-                    self.statement.bind_rowset(Rowset::new(columns, rowset_rows))?;
-                }
-                let read = read_rowsets(&mut self.statement, result, layout, rowset_rows, wanted, &mut rows);
-                self.in_pieces = matches!(read, Err(Stopped::NeedsPieces));
-                read?;
-            }
-            _ => {
-                self.statement.unbind_rowset()?;
-                read_in_pieces(&mut self.statement, result, layout, limits.max_bytes, &mut rows)?;
-            }
+        let room = if self.roomy { Room::ForResultOf { max_bytes: limits.max_bytes } } else { Room::AsDescribed };
+        let wanted = limits.max_rows.saturating_add(1);
+        let row_bytes: usize = result.plans.iter().map(|plan| plan.row_bytes(room)).sum();
+        let rowset_rows = wanted.min(ROWSET_ROWS).min((ROWSET_BYTES / row_bytes.max(1)).max(1));
+        if self.statement.rowset().is_none_or(|rowset| rowset.rows() < rowset_rows) {
+            let columns = result.plans.iter().map(|plan| plan.column(room, rowset_rows)).collect();
+            self.statement.bind_rowset(Rowset::new(columns, rowset_rows))?;
         }
+        let mut read = read_rowsets(&mut self.statement, result, layout, rowset_rows, wanted, &mut rows);
+        if let Err(Stopped::NeedsRoom { column }) = &read
+            && self.roomy
+        {
+            let column = column.clone();
+            read = Err(Stopped::Value(ValueTooLarge { column, max_bytes: limits.max_bytes }.into()));
+        }
+        if self.roomy || read.is_err() {
+            // Room for so much is not kept.
+            self.statement.unbind_rowset()?;
+        }
+        self.roomy |= matches!(read, Err(Stopped::NeedsRoom { .. }));
+        read?;
         Ok(Fetched { rows: rows.finish(), affected: None })
     }
 
@@ -120,9 +122,8 @@ impl Prepared {
         let plans: Vec<Plan> = columns.iter().map(Plan::of).collect();
         let found = columns.iter().zip(&plans).map(|(column, plan)| (&*column.name, plan.form.kind()));
         let shape = Shape::new(&asked.columns, found).map_err(Stopped::Value)?;
-        let row_bytes = plans.iter().map(Plan::row_bytes).sum();
         self.statement.unbind_rowset()?;
-        self.result = Some(ResultPlan { declared: asked.columns.clone(), shape, plans, row_bytes });
+        self.result = Some(ResultPlan { declared: asked.columns.clone(), shape, plans });
         Ok(())
     }
 }
@@ -142,11 +143,11 @@ fn read_rowsets(
         let Some(rowset) = statement.rowset() else { return Ok(()) };
         for row in 0..came {
             if rowset.failed(row) {
-                return Err(Stopped::NeedsPieces);
+                return Err(not_given(statement, result));
             }
             for (index, (plan, column)) in result.plans.iter().zip(&rowset.columns).enumerate() {
                 match column.field(row, layout) {
-                    Field::Cut => return Err(Stopped::NeedsPieces),
+                    Field::Cut => return Err(Stopped::NeedsRoom { column: result.shape.columns[index].name.clone() }),
                     Field::Null => rows.null(),
                     Field::Bytes(bytes) => push(rows, result, index, plan.form, bytes, &mut scratch)?,
                 }
@@ -162,52 +163,17 @@ fn read_rowsets(
     }
 }
 
-fn read_in_pieces(
-    statement: &mut driver::Statement,
-    result: &ResultPlan,
-    layout: Layout,
-    max_bytes: usize,
-    rows: &mut RowsBuilder,
-) -> Result<(), Stopped> {
-    let mut scratch = String::new();
-    let mut value = Vec::new();
-    while statement.fetch(1)? > 0 {
-        for (index, (number, plan)) in (1..).zip(&result.plans).enumerate() {
-            value.clear();
-            loop {
-                let piece = statement.get_data(number, plan.form.c_type(), PIECE_BYTES, layout, &mut value);
-                match piece.map_err(|diagnostics| not_given(diagnostics, result, index))? {
-                    Piece::Null => {
-                        rows.null();
-                        break;
-                    }
-                    Piece::Some { more: false, .. } => {
-                        push(rows, result, index, plan.form, &value, &mut scratch)?;
-                        break;
-                    }
-                    // Text takes at most three bytes where UTF-16 has two, and never less than half: past this it cannot fit any more.
-                    Piece::Some { more: true, .. } if value.len() / 2 > max_bytes => {
-                        let column = result.shape.columns[index].name.clone();
-                        return Err(Stopped::Value(spillgate_model::rows::ValueTooLarge { column, max_bytes }.into()));
-                    }
-                    Piece::Some { more: true, .. } => {}
-                }
-            }
-        }
-        if rows.end_row() == RowEnd::Full {
-            return Ok(());
+/// A row the driver does not give: a value out of range, or not convertible.
+fn not_given(statement: &driver::Statement, result: &ResultPlan) -> Stopped {
+    let (column, diagnostics) = statement.failed_column();
+    match column.and_then(|number| result.shape.columns.get(number.checked_sub(1)?)) {
+        Some(column) => Stopped::Value(CellError::Inexact.at(&column.name, column.kind)),
+        None => {
+            let internal: Vec<&str> = diagnostics.records.iter().map(|record| record.state.as_str()).collect();
+            let detail = "the driver cannot give a value of this result exactly";
+            Stopped::Value(DatabaseError::new(Failure::ValueInexact { column: "".into() }, detail, internal.join(" ")))
         }
     }
-    Ok(())
-}
-
-/// A single value the driver does not give: out of range, not convertible.
-fn not_given(diagnostics: Diagnostics, result: &ResultPlan, index: usize) -> Stopped {
-    if diagnostics.state().starts_with("22") || diagnostics.state() == "07006" {
-        let column = &result.shape.columns[index];
-        return Stopped::Value(CellError::Inexact.at(&column.name, column.kind));
-    }
-    Stopped::Driver(diagnostics)
 }
 
 fn push(rows: &mut RowsBuilder, result: &ResultPlan, index: usize, form: Form, bytes: &[u8], scratch: &mut String) -> Result<(), Stopped> {

@@ -31,44 +31,43 @@ impl OdbcSession {
             return Err(lost());
         }
         let result = self.lease.call(move |link| link.as_mut().map_or_else(|| Err(lost()), work)).await;
-        if result.as_ref().is_err_and(|error| Link::is_ended_by(&error.failure)) {
+        if result.as_ref().is_err_and(|error| Link::is_ended_by(&error.failure)) || self.last().0 == Finish::Unproven {
             self.usable = false;
         }
         result
     }
-    /// What is left of the time after which the database itself must have ended the statement.
+    fn last(&self) -> (Finish, Option<Instant>) {
+        self.lease.state().map_or_else(Default::default, |state| state.last())
+    }
+    /// What is left of the time after which the database itself must have ended the statement. Past that time it did not, or the
+    /// driver missed it: then as long again.
     fn rest(&self, since: Option<Instant>) -> Duration {
-        since.map_or(self.statement_timeout, |since| self.statement_timeout.saturating_sub(since.elapsed()))
+        let left = since.and_then(|since| self.statement_timeout.checked_sub(since.elapsed()));
+        left.filter(|left| !left.is_zero()).unwrap_or(self.statement_timeout)
     }
     async fn end_within_patience(self) -> Ended {
         let Some(state) = self.lease.state().cloned() else { return Ended::Closed };
         if state.is_busy() {
             self.lease.cancel();
             if tokio::time::timeout(END_PATIENCE, state.idle()).await.is_err() {
-                let (_, since) = state.last();
-                return Ended::Unconfirmed(self.rest(since));
+                return Ended::Unconfirmed(self.rest(self.last().1));
             }
             // What a cancel leaves behind on a connection is distrusted: it is closed.
-            return self.close().await;
+        } else if self.usable {
+            let reset = self.lease.call(|link| Ok(link.as_mut().is_some_and(Link::reset)));
+            if matches!(tokio::time::timeout(END_PATIENCE, reset).await, Ok(Ok(true))) {
+                return Ended::Clean(Box::new(self));
+            }
         }
-        if !self.usable {
-            return self.close().await;
-        }
-        let reset = self.lease.call(|link| Ok(link.as_mut().is_some_and(Link::reset)));
-        match tokio::time::timeout(END_PATIENCE, reset).await {
-            Ok(Ok(true)) => Ended::Clean(Box::new(self)),
-            _ => self.close().await,
-        }
+        self.close().await
     }
     /// Closes the connection. `Closed` only where nothing of it can run on.
     async fn close(self) -> Ended {
-        let Some(state) = self.lease.state() else { return Ended::Closed };
-        let (finish, since) = state.last();
+        let (finish, since) = self.last();
         let rest = self.rest(since);
-        let proven = finish == Finish::Answered && !state.is_busy();
         let close = self.lease.call(|link| Ok(link.take().is_none_or(|link| link.close().is_ok())));
         let closed = matches!(tokio::time::timeout(END_PATIENCE, close).await, Ok(Ok(true)));
-        if proven && closed { Ended::Closed } else { Ended::Unconfirmed(rest) }
+        if finish == Finish::Answered && closed { Ended::Closed } else { Ended::Unconfirmed(rest) }
     }
 }
 

@@ -19,10 +19,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::driver::CancelPoint;
 use crate::link::Link;
 
-/// How often a cancel is repeated until the thread comes back: one that arrives before the statement is sent ends nothing.
-const CANCEL_AGAIN: Duration = Duration::from_millis(100);
+/// When a cancel is repeated if the thread has not come back: one that arrives before the statement is sent ends nothing. Not at
+/// once, since IBM's driver makes its link anew after a cancel, which the next one would disturb; then twice as late each time.
+const CANCEL_AGAIN: Duration = Duration::from_millis(500);
 /// A driver that does not react to so many cancels will not react to more.
-const CANCELS: usize = 50;
+const CANCELS: u32 = 6;
 
 type Job = Box<dyn FnOnce(&mut Option<Link>) + Send>;
 
@@ -208,12 +209,12 @@ impl Lease {
         worker.state.cancel.abandon();
         let state = worker.state.clone();
         let cancel = move || {
-            for _again in 0..CANCELS {
+            for again in 0..CANCELS {
                 if !state.is_busy() {
                     return;
                 }
                 state.cancel.cancel();
-                if state.idle_within(CANCEL_AGAIN) {
+                if state.idle_within(CANCEL_AGAIN * (1 << again)) {
                     return;
                 }
             }

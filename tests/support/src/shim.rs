@@ -1,10 +1,12 @@
 //! Lets IBM's Db2 driver talk to an Apache Derby network server, and breaks the link on demand.
 //!
-//! Both speak DRDA. Three edits on the wire make them understand each other; everything else passes untouched:
+//! Both speak DRDA. Four edits on the wire make them understand each other; everything else passes untouched:
 //! 1. to the server, `EXCSAT` and `ACCRDB`: the product id `SQLvvrrm` becomes `DNC10010` (in EBCDIC and UTF-8), an old level
 //!    of Derby's own client that keeps Derby from sending its session-data extension;
 //! 2. to the server, `DSCSQLSTT`: the object `QRYINSID`, which Derby does not know, is dropped;
-//! 3. to the client, `ACCRDBRM`: `TYPDEFOVR` gains the `CCSIDDBC` (1200) that IBM's driver insists on.
+//! 3. to the client, `ACCRDBRM`: `TYPDEFOVR` gains the `CCSIDDBC` (1200) that IBM's driver insists on;
+//! 4. to the client, `SQLCARD`: messages are cut to the 70 bytes Db2 keeps to (IBM's driver takes a longer one for a broken
+//!    link), and "no row" has Db2's number, 100.
 
 use std::io::{Read, Result, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,6 +17,12 @@ const EXCSAT: u16 = 0x1041;
 const ACCRDB: u16 = 0x2001;
 const DSCSQLSTT: u16 = 0x2008;
 const ACCRDBRM: u16 = 0x2201;
+const SQLCARD: u16 = 0x2408;
+/// Where in an `SQLCARD` the numbers and texts stand: its length and code come first, then a byte that says it is not null.
+const SQLCODE_AT: usize = 5;
+const SQLSTATE_AT: usize = 9;
+const RDBNAM_AT: usize = 58;
+const LONGEST_MESSAGE: usize = 70;
 const QRYINSID: u16 = 0x215B;
 const TYPDEFOVR: u16 = 0x0035;
 /// Code pages 1208, 1200, 1208 for single-byte, double-byte and mixed text.
@@ -198,8 +206,31 @@ fn to_server(code: u16, body: Vec<u8>) -> Vec<u8> {
 fn to_client(code: u16, body: Vec<u8>) -> Vec<u8> {
     match code {
         ACCRDBRM => rebuild(code, &body, |inner, data| Some(if inner == TYPDEFOVR { TYPDEFOVR_FULL.to_vec() } else { data.to_vec() })),
+        SQLCARD => as_db2_tells(body),
         _ => body,
     }
+}
+
+/// Edit 4. A card that is null or of another shape is left alone.
+fn as_db2_tells(mut card: Vec<u8>) -> Vec<u8> {
+    if card.get(4) != Some(&0) || card.len() < RDBNAM_AT + 4 {
+        return card;
+    }
+    if &card[SQLSTATE_AT..SQLSTATE_AT + 5] == b"02000" {
+        card[SQLCODE_AT..SQLCODE_AT + 4].copy_from_slice(&100_i32.to_be_bytes());
+    }
+    let message_at = RDBNAM_AT + 2 + usize::from(number(&card, RDBNAM_AT));
+    if message_at + 2 <= card.len() {
+        let length = usize::from(number(&card, message_at));
+        let (start, end) = (message_at + 2 + length.min(LONGEST_MESSAGE), message_at + 2 + length);
+        if end > start && end <= card.len() {
+            card.drain(start..end);
+            card[message_at..message_at + 2].copy_from_slice(&length_bytes(LONGEST_MESSAGE));
+            let whole = length_bytes(card.len());
+            card[..2].copy_from_slice(&whole);
+        }
+    }
+    card
 }
 
 /// Replaces each `prefix` that is followed by five digits.

@@ -4,7 +4,7 @@
 //! 1. Storage is aligned to eight bytes, zeroed when made, and never moves or shrinks while it is bound.
 //! 2. A value is given only when its length fits its buffer; a longer one is [`Field::Cut`].
 
-use odbc_api::sys::{CDataType, NO_TOTAL, NULL_DATA, SqlDataType};
+use odbc_api::sys::{CDataType, NULL_DATA, SqlDataType};
 
 /// `SQL_ROW_ERROR`
 const ROW_ERROR: u16 = 5;
@@ -114,7 +114,7 @@ impl Column {
 }
 
 /// Bytes a driver puts behind text of this C type.
-pub(super) fn terminator(c_type: CDataType) -> usize {
+fn terminator(c_type: CDataType) -> usize {
     match c_type {
         CDataType::WChar => 2,
         CDataType::Char => 1,
@@ -201,22 +201,5 @@ impl Parameter {
     /// Bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
         self.value.len()
-    }
-}
-
-/// What an indicator says of a value read piece by piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    Null,
-    /// So many bytes were left before this piece.
-    Known(usize),
-    Unknown,
-}
-
-pub(super) fn length(layout: Layout, indicator: u64) -> Length {
-    match layout.indicator(&indicator.to_ne_bytes(), 0) {
-        written if written == NULL_DATA as i64 => Length::Null,
-        written if written == NO_TOTAL as i64 => Length::Unknown,
-        written => usize::try_from(written).map_or(Length::Unknown, Length::Known),
     }
 }

@@ -41,7 +41,8 @@ impl Diagnostics {
         Diagnostics { records: vec![Record { state: state.into(), native: 0, message: message.into() }] }
     }
 
-    fn of(kind: HandleType, handle: Handle) -> Diagnostics {
+    /// What the last call on this handle left. The handle must be live.
+    pub(super) fn of(kind: HandleType, handle: Handle) -> Diagnostics {
         let mut records = Vec::new();
         for number in 1..=RECORDS {
             let mut state = [0_u16; 6];
@@ -69,11 +70,8 @@ impl Diagnostics {
 /// How a call ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Done; perhaps with a warning.
-    Done {
-        /// The driver has something to say: a value was cut, for instance.
-        warned: bool,
-    },
+    /// Done, perhaps with a warning: what is warned of shows in the values themselves.
+    Done,
     /// There is nothing (more).
     NoData,
 }
@@ -81,16 +79,10 @@ pub(crate) enum Outcome {
 /// Reads what a call returned.
 pub(crate) fn outcome(returned: SqlReturn, kind: HandleType, handle: Handle) -> Result<Outcome, Diagnostics> {
     match returned {
-        SqlReturn::SUCCESS => Ok(Outcome::Done { warned: false }),
-        SqlReturn::SUCCESS_WITH_INFO => Ok(Outcome::Done { warned: true }),
+        SqlReturn::SUCCESS | SqlReturn::SUCCESS_WITH_INFO => Ok(Outcome::Done),
         SqlReturn::NO_DATA => Ok(Outcome::NoData),
         SqlReturn::ERROR => Err(Diagnostics::of(kind, handle)),
         SqlReturn::INVALID_HANDLE => Err(Diagnostics::own("HY000", "the driver manager does not know the handle")),
         SqlReturn(other) => Err(Diagnostics::own("HY000", format!("the driver answered {other}, which was not asked for"))),
     }
-}
-
-/// Whether a warning of the last call on this handle has this SQLSTATE.
-pub(crate) fn warned_of(kind: HandleType, handle: Handle, state: &str) -> bool {
-    Diagnostics::of(kind, handle).has_state(state)
 }

@@ -4,17 +4,19 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 
 use odbc_api::sys::{
-    CDataType, HStmt, Handle, HandleType, ParamType, Pointer, SQLAllocHandle, SQLBindCol, SQLBindParameter,
-    SQLDescribeColW, SQLDescribeParam, SQLExecDirectW, SQLExecute, SQLFetch, SQLFreeHandle, SQLFreeStmt, SQLGetData, SQLNumResultCols,
+    HStmt, Handle, HandleType, ParamType, Pointer, SQLAllocHandle, SQLBindCol, SQLBindParameter,
+    SQLDescribeColW, SQLDescribeParam, SQLExecDirectW, SQLExecute, SQLFetch, SQLFreeHandle, SQLFreeStmt, SQLGetDiagFieldW, SQLNumResultCols,
     SQLPrepareW, SQLRowCount, SQLSetStmtAttr, SqlDataType, SqlReturn, StatementAttribute, FreeStmtOption, Nullability,
 };
 
-use super::buffers::{Layout, Length, Parameter, Rowset, Storage, length, terminator};
+use super::buffers::{Parameter, Rowset};
 use super::cancel::CancelPoint;
 use super::connection::Connection;
-use super::diagnostics::{Diagnostics, Outcome, outcome, warned_of};
+use super::diagnostics::{Diagnostics, Outcome, outcome};
 
 const NAME_UNITS: i16 = 512;
+/// `SQL_DIAG_COLUMN_NUMBER`
+const DIAG_COLUMN_NUMBER: i16 = -1247;
 
 /// A column as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,21 +28,12 @@ pub(crate) struct ResultColumn {
     pub(crate) digits: i16,
 }
 
-/// A piece of a value read with `SQLGetData`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    Null,
-    /// So many bytes came; `more` are to come.
-    Some { bytes: usize, more: bool },
-}
-
 /// A statement handle with the buffers bound to it.
 pub(crate) struct Statement {
     handle: HStmt,
     rowset: Option<Rowset>,
     array_size: usize,
     parameters: Vec<Parameter>,
-    piece: Storage,
     /// Kept open by its statements.
     _connection: Rc<Connection>,
 }
@@ -57,7 +50,6 @@ impl Statement {
             rowset: None,
             array_size: 1,
             parameters: Vec::new(),
-            piece: Storage::new(0),
             _connection: connection.clone(),
         })
     }
@@ -124,7 +116,7 @@ impl Statement {
         // SAFETY: the handle is live and each answer is written to a local of its type; a driver that writes 32 bits of the size
         // leaves the zeroes of the upper half.
         let returned = unsafe { SQLDescribeParam(self.handle, number, &mut sql_type, &mut size, &mut digits, &mut nullable) };
-        matches!(self.outcome(returned), Ok(Outcome::Done { .. })).then_some((sql_type, size, digits))
+        matches!(self.outcome(returned), Ok(Outcome::Done)).then_some((sql_type, size, digits))
     }
 
     /// Runs the prepared statement, within reach of `cancel` until [`Statement::leave`].
@@ -230,7 +222,7 @@ impl Statement {
         // SAFETY: the handle is live; bound memory is owned by this statement and has room for the array size.
         match self.outcome(unsafe { SQLFetch(self.handle) })? {
             Outcome::NoData => Ok(0),
-            Outcome::Done { .. } => Ok(match &self.rowset {
+            Outcome::Done => Ok(match &self.rowset {
                 // A driver with 32-bit numbers writes the low half only.
                 Some(rowset) => usize::try_from(*rowset.fetched & 0xFFFF_FFFF).unwrap_or(usize::MAX).min(rowset.rows),
                 None => 1,
@@ -238,44 +230,16 @@ impl Statement {
         }
     }
 
-    /// Reads the next piece of a column of the current row, which is not bound, into `into` (appended).
-    pub(crate) fn get_data(
-        &mut self,
-        number: u16,
-        c_type: CDataType,
-        piece_bytes: usize,
-        layout: Layout,
-        into: &mut Vec<u8>,
-    ) -> Result<Piece, Diagnostics> {
-        let end = terminator(c_type);
-        if self.piece.len() < piece_bytes + end {
-            self.piece = Storage::new(piece_bytes + end);
-        }
-        let room = self.piece.len() & !1;
-        let mut indicator = 0_u64;
-        let width = isize::try_from(room).unwrap_or(isize::MAX);
-        // SAFETY: the handle is live; the piece is memory of this statement of the stated size; the indicator is a local that has
-        // room for either layout.
+    /// The column, from 1, that the last fetch could not give, where the driver tells, and what it says.
+    pub(crate) fn failed_column(&self) -> (Option<usize>, Diagnostics) {
+        let diagnostics = Diagnostics::of(HandleType::Stmt, self.handle.as_handle());
+        let mut number = 0_i64;
+        // SAFETY: the handle is live; a number of 32 bits is written to a local that has room for it.
         let returned = unsafe {
-            SQLGetData(self.handle, number, c_type, self.piece.pointer().cast(), width, (&raw mut indicator).cast())
+            SQLGetDiagFieldW(HandleType::Stmt, self.handle.as_handle(), 1, DIAG_COLUMN_NUMBER, (&raw mut number).cast(), 0, null_mut())
         };
-        match self.outcome(returned)? {
-            Outcome::NoData => Ok(Piece::Some { bytes: 0, more: false }),
-            Outcome::Done { warned } => {
-                let whole = room - end;
-                let cut = |known: Option<usize>| known.map_or(warned && self.warned_of_cut(), |left| left > whole);
-                let (bytes, more) = match length(layout, indicator) {
-                    Length::Null => return Ok(Piece::Null),
-                    Length::Known(left) => (left.min(whole), cut(Some(left))),
-                    Length::Unknown => (whole, cut(None)),
-                };
-                into.extend_from_slice(&self.piece.bytes()[..bytes]);
-                Ok(Piece::Some { bytes, more })
-            }
-        }
-    }
-    fn warned_of_cut(&self) -> bool {
-        warned_of(HandleType::Stmt, self.handle.as_handle(), "01004")
+        let known = returned == SqlReturn::SUCCESS && number > 0;
+        (known.then(|| usize::try_from(number & 0xFFFF_FFFF).ok()).flatten(), diagnostics)
     }
 
     /// Rows the statement changed; `None` where the driver does not know.
@@ -295,7 +259,7 @@ impl Statement {
     /// Bytes of the memory bound to it.
     pub(crate) fn held_bytes(&self) -> usize {
         let parameters: usize = self.parameters.iter().map(Parameter::bytes).sum();
-        self.rowset.as_ref().map_or(0, Rowset::bytes) + parameters + self.piece.len()
+        self.rowset.as_ref().map_or(0, Rowset::bytes) + parameters
     }
 }
 
