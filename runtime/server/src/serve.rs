@@ -15,7 +15,7 @@ use spillgate_admin::{Admin, Operations as _};
 use spillgate_config::Plan;
 use spillgate_engine::Engine;
 use spillgate_gateway::{Gateway, GatewayOptions};
-use spillgate_telemetry::{Sink, Telemetry, TelemetryOptions};
+use spillgate_telemetry::{Sink, Telemetry, TelemetryOptions, happened};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,7 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let cursor_key = cursor_key::load_or_make(&plan.server.data_dir)?;
     let engine = Engine::start(plan.clone(), wiring::make_database(), telemetry.clone(), cursor_key)
         .map_err(|problems| anyhow::anyhow!("{}", problems.join("\n")))?;
+    happened::config_started(&telemetry, &plan.version);
     last_good::save(&plan);
     let flows = bind(plan.server.listen).await?;
     let admin = bind(plan.server.admin_listen).await?;
