@@ -1,7 +1,7 @@
 //! Starting, and putting another plan in place: everything is built first and swapped last.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -9,6 +9,7 @@ use spillgate_admission::{Budget, TenantLimits};
 use spillgate_config::Plan;
 use spillgate_config::plan::TenantPlan;
 use spillgate_telemetry::Telemetry;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -30,10 +31,13 @@ pub(crate) struct Inner {
     pub(crate) cursor_key: [u8; 32],
     /// When the clock that the gates are shown began.
     pub(crate) started: std::time::Instant,
+    /// Large evaluations at once.
+    pub(crate) evaluations: Semaphore,
     /// Writes that run, callers or not.
     pub(crate) writes: TaskTracker,
     make_database: MakeDatabase,
     telemetry: Telemetry,
+    applying: Mutex<()>,
 }
 
 pub(crate) fn start(
@@ -50,9 +54,11 @@ pub(crate) fn start(
         cache: Cache::new(telemetry.process().cache.clone()),
         http: HttpClient::default(),
         cursor_key,
+        evaluations: Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
         writes: TaskTracker::new(),
         make_database,
         telemetry,
+        applying: Mutex::default(),
     });
     tokio::spawn(close_idle(Arc::downgrade(&inner)));
     Ok(inner)
@@ -60,6 +66,7 @@ pub(crate) fn start(
 
 impl Inner {
     pub(crate) fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
+        let _one_at_a_time = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
         let live = Arc::new(build(plan, &self.make_database, &self.telemetry, Some(&before))?);
         self.live.store(live.clone());

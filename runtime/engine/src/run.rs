@@ -3,35 +3,57 @@
 //! A read runs inside its caller's future: dropped with it, its statement is ended. A write runs in a task of its own, which
 //! only its deadline ends.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use spillgate_config::plan::{CachePlan, Effect};
 use spillgate_model::{Code, Refusal};
 use tokio::time::{Instant, timeout_at};
 
 use crate::cache::{self, Claim};
 use crate::reload::Inner;
-use crate::seats::wait_too_long;
 use crate::steps::{self, Context, Writing};
-use crate::verdict::{Failed, Fallible};
+use crate::verdict::{Failed, Fallible, too_late};
 use crate::{Call, Outcome};
 
 /// How long a deadline may be passed to learn whether a write was rolled back.
 const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
 
+const WAITING: u8 = Doing::Waiting as u8;
+const CONNECTING: u8 = Doing::Connecting as u8;
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Working,
+    /// In line for a seat.
+    Waiting,
+    /// A session is being opened for it.
+    Connecting,
+}
+
 /// What a call tells about itself while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// In line for a seat; stays true where the deadline ended the wait.
-    waiting: AtomicBool,
+    /// What it does now; kept where the deadline ended it.
+    doing: AtomicU8,
     waited_microseconds: AtomicU64,
 }
 
 impl Notes {
-    pub(crate) fn set_waiting(&self, waiting: bool) {
-        self.waiting.store(waiting, Ordering::Relaxed);
+    pub(crate) fn set(&self, doing: Doing) {
+        self.doing.store(doing as u8, Ordering::Relaxed);
+    }
+    fn doing(&self) -> Doing {
+        match self.doing.load(Ordering::Relaxed) {
+            WAITING => Doing::Waiting,
+            CONNECTING => Doing::Connecting,
+            _ => Doing::Working,
+        }
     }
     pub(crate) fn add_wait(&self, wait: Duration) {
         let microseconds = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
@@ -53,28 +75,33 @@ pub(crate) async fn run(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcom
     }
 }
 
+/// A fault of ours costs this call alone: its seat went back while the panic passed by.
+fn panicked(panic: &(dyn Any + Send)) -> Fallible<Outcome> {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let refusal = Refusal::new(Code::Internal, "The flow ended in a fault of this server.");
+    Err(Failed::refused(refusal.internal(text.unwrap_or("a panic without a text"))))
+}
+
 async fn read(inner: &Inner, call: &Call, notes: &Notes) -> Outcome {
     let context = Context::new(inner, call, notes);
     let deadline = context.deadline;
     let ended = match &context.prepared().lookup {
-        Some(lookup) if call.stubs.is_none() => timeout_at(deadline, steps::lookup(&context, lookup)).await,
-        _ => timeout_at(deadline, Box::pin(steps::run(&context, &mut Writing::default()))).await,
+        Some(lookup) if call.stubs.is_none() => timeout_at(deadline, caught(steps::lookup(&context, lookup))).await,
+        _ => timeout_at(deadline, Box::pin(caught(steps::run(&context, &mut Writing::default())))).await,
     };
     outcome(ended.unwrap_or_else(|_| Err(late(notes))))
+}
+
+async fn caught(work: impl Future<Output = Fallible<Outcome>>) -> Fallible<Outcome> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| panicked(&*panic))
 }
 
 fn outcome(ended: Fallible<Outcome>) -> Outcome {
     ended.unwrap_or_else(|failed| Outcome::Refused(Box::new(failed.refusal)))
 }
 
-/// The deadline of a read passed: nothing was changed, so the same call may come again.
 fn late(notes: &Notes) -> Box<Failed> {
-    if notes.waiting.load(Ordering::Relaxed) {
-        return wait_too_long();
-    }
-    let mut refusal = Refusal::new(Code::DeadlineExceeded, "The flow did not end before its deadline; its statement was cancelled.");
-    refusal.retryable = true;
-    Failed::refused(refusal)
+    too_late(notes.doing(), "The flow did not end before its deadline; its statement was cancelled.")
 }
 
 async fn cached(inner: &Inner, call: &Call, notes: &Notes, plan: &CachePlan) -> Outcome {
@@ -147,7 +174,7 @@ async fn write_to_its_end(inner: &Inner, call: &Call, notes: &Notes) -> Outcome 
     let failed = match ended {
         Ok(Ok(outcome)) => return outcome,
         Ok(Err(failed)) => failed,
-        Err(_) => return outcome(Err(writing.late(notes.waiting.load(Ordering::Relaxed), ROLL_BACK_PATIENCE).await)),
+        Err(_) => return outcome(Err(writing.late(notes.doing(), ROLL_BACK_PATIENCE).await)),
     };
     outcome(Err(writing.failed(failed, ROLL_BACK_PATIENCE).await))
 }

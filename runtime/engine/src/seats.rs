@@ -26,10 +26,10 @@ use spillgate_model::{Code, Refusal};
 use spillgate_telemetry::DatabaseMetrics;
 use tokio::time::Instant;
 
-use crate::run::Notes;
+use crate::run::{Doing, Notes};
 use crate::verdict::{Failed, Fallible};
 use line::{Grant, Line};
-pub(crate) use seat::{Purpose, Seat, wait_too_long};
+pub(crate) use seat::{Purpose, Seat};
 
 /// The first wait after a failure to connect, and the longest.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
@@ -82,6 +82,8 @@ struct State {
     retry_at: Option<Instant>,
     reachable: Option<bool>,
     last_error: Option<String>,
+    /// The connector says that nobody may use this database until it is mended.
+    unfit: bool,
     /// How long a seat is held, smoothed.
     hold: Duration,
     lost: u64,
@@ -117,6 +119,7 @@ impl Seats {
             retry_at: None,
             reachable: None,
             last_error: None,
+            unfit: false,
             hold: Duration::from_millis(10),
             lost: 0,
             retired: false,
@@ -141,7 +144,7 @@ impl Seats {
         drop(closed);
         match turn {
             Turn::Session(session) => Ok(Seat::open(self, access, &purpose, session)),
-            Turn::Connect => Box::pin(Seat::to_connect(self, access, &purpose).connect()).await,
+            Turn::Connect => Box::pin(Seat::to_connect(self, access, &purpose).connect(notes)).await,
             Turn::Wait => Box::pin(self.wait(access, purpose, notes)).await,
             Turn::Refuse(refused) => Err(refused),
         }
@@ -167,14 +170,14 @@ impl Seats {
             (place, self.dispatch(&mut state))
         };
         handovers.into_iter().for_each(line::Handover::deliver);
-        notes.set_waiting(true);
+        notes.set(Doing::Waiting);
         let wait = Wait { began: Instant::now(), notes, metrics: &self.metrics };
         let grant = place.granted().await;
         drop(wait);
-        notes.set_waiting(false);
+        notes.set(Doing::Working);
         match grant {
             Grant::Seat(seat) if seat.is_open() => Ok(*seat),
-            Grant::Seat(seat) => seat.connect().await,
+            Grant::Seat(seat) => seat.connect(notes).await,
             Grant::Refused(refused) => Err(refused),
         }
     }
@@ -250,7 +253,6 @@ impl Seats {
         let mut state = self.lock();
         state.retired = true;
         let closed = std::mem::take(&mut state.idle);
-        self.publish(&state);
         drop(state);
         drop(closed);
     }
@@ -270,6 +272,10 @@ impl Seats {
     }
 
     fn publish(&self, state: &State) {
+        if state.retired {
+            // The numbers are those of the pool that took its place.
+            return;
+        }
         self.metrics.seats_in_use.set(state.in_use as u64);
         self.metrics.idle.set(state.idle.len() as u64);
         self.metrics.ending.set(state.ending as u64);
@@ -321,17 +327,20 @@ impl State {
 
     fn unreachable(&self, wait: Duration) -> Box<Failed> {
         let detail = self.last_error.clone().unwrap_or_else(|| "The database could not be reached.".into());
-        let refusal = Refusal::new(Code::DatabaseUnreachable, detail).retry_after(wait.max(FIRST_BACK_OFF));
-        Box::new(Failed { refusal, again: true })
+        let mut refusal = Refusal::new(Code::DatabaseUnreachable, detail).retry_after(wait.max(FIRST_BACK_OFF));
+        if self.unfit {
+            (refusal.retryable, refusal.retry_after) = (false, None);
+        }
+        Box::new(Failed { refusal, again: !self.unfit })
     }
 
     fn connected(&mut self) {
         self.connecting = self.connecting.saturating_sub(1);
-        (self.failures, self.retry_at, self.reachable, self.last_error) = (0, None, Some(true), None);
+        (self.failures, self.retry_at, self.reachable, self.last_error, self.unfit) = (0, None, Some(true), None, false);
     }
 
-    /// A try that began before the last failure was seen tells nothing new, so the wait is not doubled for it.
-    fn not_connected(&mut self, began: Instant, detail: String) {
+    /// A try that began before the last failure was seen tells nothing new, so the wait is not doubled for it. Returns the wait.
+    fn not_connected(&mut self, began: Instant, detail: String) -> Duration {
         self.connecting = self.connecting.saturating_sub(1);
         let now = Instant::now();
         (self.reachable, self.last_error) = (Some(false), Some(detail));
@@ -341,5 +350,6 @@ impl State {
             let doubled = FIRST_BACK_OFF.saturating_mul(1 << (self.failures - 1).min(8));
             self.retry_at = Some(now + doubled.min(LONGEST_BACK_OFF));
         }
+        self.retry_at.map_or(FIRST_BACK_OFF, |at| at.saturating_duration_since(now)).max(FIRST_BACK_OFF)
     }
 }

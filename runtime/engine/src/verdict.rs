@@ -9,6 +9,8 @@ use std::time::Duration;
 use spillgate_connector::{DatabaseError, Failure};
 use spillgate_model::{Code, Refusal};
 
+use crate::run::Doing;
+
 /// How long to wait before a failure that passes is tried again.
 const PASSING_RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -65,6 +67,17 @@ pub(crate) fn at_commit(error: DatabaseError) -> Box<Failed> {
             Failed::refused(Refusal::new(Code::OutcomeUnknown, detail).internal(error.internal))
         }
     }
+}
+
+/// The deadline of a call passed, and nothing was changed: the same call may come again.
+pub(crate) fn too_late(doing: Doing, working: &str) -> Box<Failed> {
+    let mut refusal = match doing {
+        Doing::Waiting => Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."),
+        Doing::Connecting => Refusal::new(Code::DatabaseUnreachable, "The database did not answer before the deadline."),
+        Doing::Working => Refusal::new(Code::DeadlineExceeded, working),
+    };
+    refusal.retryable = true;
+    Failed::refused(refusal)
 }
 
 fn sentence(error: &DatabaseError) -> String {

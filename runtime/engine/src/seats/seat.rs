@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Session, Statement, Written};
-use spillgate_model::{Code, Refusal, Rows, Value};
+use spillgate_model::{Rows, Value};
 use spillgate_telemetry::{StatementOutcome, happened};
 use tokio::time::Instant;
 
 use super::line::Waiting;
 use super::{Seats, ending};
-use crate::verdict::{Failed, Fallible, before_commit};
+use crate::run::{Doing, Notes};
+use crate::verdict::{Fallible, before_commit};
 
 /// A try to connect that was given up is a failure of the database only if it had this long.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -76,10 +77,13 @@ impl Seat {
     }
 
     /// Opens the session.
-    pub(super) async fn connect(mut self) -> Fallible<Seat> {
+    pub(super) async fn connect(mut self, notes: &Notes) -> Fallible<Seat> {
         let began = Instant::now();
         self.connecting = Some(began);
-        match self.seats.database.clone().connect(self.access).await {
+        notes.set(Doing::Connecting);
+        let result = self.seats.database.clone().connect(self.access).await;
+        notes.set(Doing::Working);
+        match result {
             Ok(session) => {
                 self.session = Some(session);
                 self.connecting = None;
@@ -94,9 +98,17 @@ impl Seat {
                 } else {
                     happened::database_unreachable(&self.seats.metrics, &error.internal);
                 }
-                let detail = error.detail.clone();
-                self.seats.change(|state| state.not_connected(began, detail));
-                Err(before_commit(error))
+                let unfit = error.failure == Failure::Unfit;
+                let mut failed = before_commit(error);
+                let mut wait = None;
+                self.seats.change(|state| {
+                    state.unfit = unfit;
+                    wait = Some(state.not_connected(began, failed.refusal.detail.clone()));
+                });
+                if failed.refusal.retryable {
+                    failed.refusal.retry_after = wait;
+                }
+                Err(failed)
             }
         }
     }
@@ -207,7 +219,7 @@ impl Drop for Seat {
                     let given_up = began.elapsed() >= PATIENCE;
                     self.seats.change(|state| {
                         if given_up {
-                            state.not_connected(began, "The database did not answer in time.".into());
+                            let _wait = state.not_connected(began, "The database did not answer in time.".into());
                         } else {
                             state.connecting = state.connecting.saturating_sub(1);
                         }
@@ -234,9 +246,4 @@ fn outcome_of(failure: &Failure) -> StatementOutcome {
         Failure::ValueInexact { .. } | Failure::ResultTooLarge { .. } => StatementOutcome::UnusableValue,
         Failure::NoTransactions | Failure::Unfit => StatementOutcome::Unfit,
     }
-}
-
-/// What a waiting call is told when its own deadline ends the wait.
-pub(crate) fn wait_too_long() -> Box<Failed> {
-    Failed::refused(Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."))
 }

@@ -9,6 +9,11 @@ use spillgate_model::{Code, Datum, Refusal, Scope as Fault};
 use super::{Context, Done};
 use crate::verdict::{Failed, Fallible};
 
+/// Cells from which on rows are not turned into a tree on a thread that serves others.
+const LARGE_CELLS: usize = 10_000;
+/// What a cell takes as a node of the tree and of the interpreter's copy beside its text: an entry of each map and a box.
+const TREE_BYTES_PER_CELL: usize = 256;
+
 impl Context<'_> {
     /// Whether a condition of `step` holds.
     pub(super) async fn holds(&self, condition: &Expression, step: &Step, done: &[Done]) -> Fallible<bool> {
@@ -31,15 +36,49 @@ impl Context<'_> {
 
     /// Evaluates over what the call knows so far; a large one off the threads that serve others.
     pub(super) async fn evaluate(&self, expression: &Expression, step: &Step, done: &[Done]) -> Fallible<Datum> {
+        let large = self.grow(expression, done).await?;
         let scope = self.scope(expression, done);
-        let result = if expression.cost(&scope) < LARGE_COST {
+        let result = if !large && expression.cost(&scope) < LARGE_COST {
             expression.evaluate(&scope)
         } else {
+            // One a core: more at once would only hold memory for longer.
+            let _turn = self.inner.evaluations.acquire().await.map_err(|_| fault(step, "the server is stopping"))?;
             let (expression, owned) = (expression.clone(), Owned::of(scope));
             let evaluating = tokio::task::spawn_blocking(move || expression.evaluate(&owned.scope()));
             evaluating.await.map_err(|_| fault(step, "the evaluation was stopped"))?
         };
         result.map_err(|error| fault(step, &error.message))
+    }
+
+    /// Makes the trees of the rows that the expression reads: memory is reserved first, and large ones are made on another
+    /// thread. True where one is large.
+    async fn grow(&self, expression: &Expression, done: &[Done]) -> Fallible<bool> {
+        let mut any_large = false;
+        for (name, part) in expression.paths().iter().filter_map(|path| path.strip_prefix("steps.")?.rsplit_once('.')) {
+            let Some(position) = self.flow().steps.iter().position(|step| *step.name == *name) else { continue };
+            let done = &done[position];
+            let (Some(rows), "rows" | "value") = (&done.rows, part) else { continue };
+            let cells = rows.len() * rows.columns().len();
+            any_large |= cells > LARGE_CELLS;
+            if done.tree.get().is_some() || (part == "value" && done.affected.is_some()) {
+                continue;
+            }
+            let limit = self.call.live.plan.server.memory.value;
+            let bytes = (cells * TREE_BYTES_PER_CELL + rows.held_bytes()) as u64;
+            let reservation = self.inner.memory.reserve(bytes, limit).map_err(|used| {
+                let refusal = Refusal::new(Code::MemoryFull, "The memory for evaluating the rows is in use.");
+                Failed::refused(refusal.policy("server.memory", limit, used))
+            })?;
+            let tree = if cells > LARGE_CELLS {
+                let rows = rows.clone();
+                let growing = tokio::task::spawn_blocking(move || Datum::from_rows(&rows));
+                growing.await.map_err(|_| Failed::refused(Refusal::new(Code::Internal, "The rows could not be evaluated.")))?
+            } else {
+                Datum::from_rows(rows)
+            };
+            let _first = done.tree.set((tree, reservation));
+        }
+        Ok(any_large)
     }
 
     /// Only what the expression mentions.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -10,13 +11,19 @@ use http::{Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use spillgate_config::plan::{HttpStep, Step};
 use spillgate_model::{Code, Datum, Refusal, json};
 
 use super::Context;
 use super::retry::Tries;
 use crate::verdict::{Failed, Fallible};
+
+/// Connections kept open, and for how long.
+const IDLE_PER_HOST: usize = 8;
+const IDLE: Duration = Duration::from_secs(30);
+/// Most bytes of the head of an answer.
+const HEAD_BYTES: usize = 64 * 1024;
 
 type Pooled = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -33,7 +40,10 @@ impl Client {
             let connector =
                 hyper_rustls::HttpsConnectorBuilder::new().with_provider_and_native_roots(provider).map_err(|error| error.to_string())?;
             let connector = connector.https_or_http().enable_http1().build();
-            Ok(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector))
+            let mut client = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+            client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(IDLE_PER_HOST);
+            client.http1_max_buf_size(HEAD_BYTES);
+            Ok(client.build(connector))
         });
         made.as_ref().map_err(|problem| {
             Failed::refused(

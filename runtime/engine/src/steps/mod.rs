@@ -17,6 +17,7 @@ mod write;
 
 use std::sync::{Arc, OnceLock};
 
+use spillgate_admission::Reservation;
 use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step};
 use spillgate_model::{Code, Datum, Refusal, Rows};
 use tokio::time::Instant;
@@ -63,8 +64,8 @@ struct Done {
     affected: Option<u64>,
     value: Option<Datum>,
     error: Option<Code>,
-    /// `rows` as a tree, made when an expression first reads it.
-    tree: OnceLock<Datum>,
+    /// `rows` as a tree, made when an expression first reads it, and the memory that it takes.
+    tree: OnceLock<(Datum, Reservation)>,
 }
 
 impl Done {
@@ -74,11 +75,9 @@ impl Done {
     fn of_value(value: Datum) -> Self {
         Done { value: Some(value), ..Done::default() }
     }
+    /// Made before by [`Context::grow`]; empty where there are no rows.
     fn rows_tree(&self) -> Datum {
-        match &self.rows {
-            Some(rows) => self.tree.get_or_init(|| Datum::from_rows(rows)).clone(),
-            None => Datum::List(Arc::from([])),
-        }
+        self.tree.get().map_or_else(|| Datum::List(Arc::from([])), |(tree, _)| tree.clone())
     }
     /// `steps.NAME.value`: of a read its rows, of a write how many rows it changed.
     fn value_tree(&self) -> Datum {

@@ -10,9 +10,10 @@ use spillgate_model::{Code, Refusal, Rows};
 
 use super::retry::Tries;
 use super::{Context, PreparedSql, sql};
-use crate::seats::{Seat, wait_too_long};
+use crate::run::Doing;
+use crate::seats::Seat;
 use crate::statements::Bound;
-use crate::verdict::{Failed, Fallible, at_commit, before_commit};
+use crate::verdict::{Failed, Fallible, at_commit, before_commit, too_late};
 
 /// What a flow has written so far.
 #[derive(Default)]
@@ -130,28 +131,24 @@ impl Writing {
     }
 
     /// The deadline passed.
-    pub(crate) async fn late(&mut self, waiting: bool, patience: Duration) -> Box<Failed> {
+    pub(crate) async fn late(&mut self, doing: Doing, patience: Duration) -> Box<Failed> {
         let unknown = |detail: &str| Failed::refused(Refusal::new(Code::OutcomeUnknown, detail));
-        let committing = self.committing;
+        if self.committing {
+            // Its end goes on by itself; nothing it could say would tell whether the commit was done.
+            self.open = None;
+            return unknown("The deadline passed after the commit was sent and before it was answered.");
+        }
         let ended = match self.open.take() {
             None => true,
             Some(open) => open.seat.end(patience).await,
         };
-        if committing {
-            return unknown("The deadline passed after the commit was sent and before it was answered.");
-        }
         if self.committed {
             return unknown("The deadline passed when a part of the flow was committed already.");
         }
         if !ended {
             return unknown("The deadline passed, and the database has not confirmed the rollback.");
         }
-        if waiting {
-            return wait_too_long();
-        }
-        let mut refusal = Refusal::new(Code::DeadlineExceeded, "The flow did not end before its deadline; what it wrote was rolled back.");
-        refusal.retryable = true;
-        Failed::refused(refusal)
+        too_late(doing, "The flow did not end before its deadline; what it wrote was rolled back.")
     }
 }
 

@@ -129,6 +129,30 @@ async fn a_commit_that_is_not_answered_leaves_the_outcome_unknown() {
 }
 
 #[tokio::test]
+async fn b9_a_database_that_does_not_answer_costs_no_more_than_the_deadline() {
+    let world = World::with(&one_seat(), &[&QUICK.replace("10s", "1500ms")]);
+    world.faults.connects_hang.store(true, Ordering::SeqCst);
+    let late = world.refusal("quick", "{}").await;
+    assert_eq!((late.code, late.retryable), (Code::DatabaseUnreachable, true));
+    // Whoever comes now is told at once, and when to come back.
+    let refused = timeout(Duration::from_millis(200), world.engine.run(world.call("quick", "{}"))).await.expect("at once");
+    let refused = refusal(refused);
+    assert_eq!(refused.code, Code::DatabaseUnreachable);
+    world.faults.connects_hang.store(false, Ordering::SeqCst);
+    tokio::time::sleep(refused.retry_after.expect("it says when")).await;
+    assert_eq!(world.rows("quick", "{}").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_in_a_read_is_internal_and_releases_everything() {
+    let world = World::with(&one_seat(), &[QUICK]);
+    world.faults.reads_panic.store(true, Ordering::SeqCst);
+    assert_eq!(world.refusal("quick", "{}").await.code, Code::Internal);
+    world.faults.reads_panic.store(false, Ordering::SeqCst);
+    assert_eq!(world.rows("quick", "{}").await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_panic_in_a_write_is_internal_and_releases_everything() {
     let world = World::with(&one_seat(), &[&slow_write("20s", 10)]);
     world.faults.writes_panic.store(true, Ordering::SeqCst);

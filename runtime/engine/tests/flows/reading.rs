@@ -213,6 +213,18 @@ map = "steps.item.rows[0].NAME - 1"
 }
 
 #[tokio::test]
+async fn memory_for_an_evaluation_is_reserved_before_it_is_used() {
+    let world = World::new(&[CAREFUL]);
+    let memory = world.engine.live().plan.server.memory.value;
+    let others = world.engine.memory().reserve(memory - 100, memory).expect("nothing else runs");
+    let full = world.refusal("careful", "{}").await;
+    assert_eq!((full.code, full.retryable), (Code::MemoryFull, true));
+    drop(others);
+    world.value("careful", "{}").await;
+    assert_eq!(world.engine.memory().used(), 0);
+}
+
+#[tokio::test]
 async fn a_large_evaluation_gives_the_same_value() {
     let flow = r#"
 name = "large"

@@ -80,6 +80,8 @@ pub(crate) struct Faults {
     pub(crate) all_reads: Mutex<Option<Failure>>,
     pub(crate) commits_hang: AtomicBool,
     pub(crate) writes_panic: AtomicBool,
+    pub(crate) reads_panic: AtomicBool,
+    pub(crate) connects_hang: AtomicBool,
 }
 
 impl Faults {
@@ -269,6 +271,9 @@ impl Database for Watched {
     fn connect(&self, access: Access) -> Work<'_, Result<Box<dyn Session>, DatabaseError>> {
         Box::pin(async move {
             self.faults.connects.fetch_add(1, Ordering::SeqCst);
+            if self.faults.connects_hang.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             let inner = self.inner.connect(access).await?;
             Ok(Box::new(WatchedSession { inner, faults: self.faults.clone(), usable: true }) as Box<dyn Session>)
         })
@@ -292,6 +297,7 @@ impl Session for WatchedSession {
     ) -> Work<'a, Result<Rows, DatabaseError>> {
         Box::pin(async move {
             self.faults.reads.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.faults.reads_panic.load(Ordering::SeqCst), "the test made it panic");
             let all = self.faults.all_reads.lock().expect("not poisoned").clone();
             let next = self.faults.next_reads.lock().expect("not poisoned").pop_front();
             self.fail(all.or(next))?;
