@@ -1,7 +1,7 @@
 //! What this program is built from: licences, sources and bans, read from the lockfile and `cargo metadata`.
 //!
-//! The same rules stand in `deny.toml` for those who have cargo-deny; building that tool takes longer than building this one,
-//! so the recipes do not need it.
+//! The same rules stand in `deny.toml` for those who have cargo-deny. As a test they need no further tool, which a fresh machine
+//! would have to build first.
 
 use std::fs;
 use std::path::Path;
