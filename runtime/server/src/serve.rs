@@ -108,7 +108,12 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     tracing::info!("stopping: no new calls are taken");
     stopping.cancel();
     let grace = engine.live().plan.server.shutdown_grace;
-    let ended = tokio::time::timeout(grace, async { tokio::join!(serving, administering, reloading, engine.drained()) }).await.is_ok();
+    let ended = tokio::time::timeout(grace, async {
+        let _ended = tokio::join!(serving, administering, reloading);
+        // Last, for an accepted call may start a write until its connection has ended.
+        engine.drained().await;
+    });
+    let ended = ended.await.is_ok();
     if !ended {
         tracing::warn!(?grace, "calls were still running at the end of shutdown_grace");
     }

@@ -242,3 +242,11 @@ map = "size(steps.item.rows.filter(a, steps.item.rows.exists(b, b.ID == a.ID + 1
 "#;
     assert_eq!(World::new(&[flow]).value("large", "{}").await, "15");
 }
+
+#[tokio::test]
+async fn the_state_of_a_call_is_small() {
+    let world = World::new(&[ITEM]);
+    let call = world.call("item", r#"{"id": 7}"#);
+    let bytes = size_of_val(&world.engine.run(call));
+    assert!(bytes < 4_096, "{bytes} bytes are moved around with every call");
+}
