@@ -198,6 +198,43 @@ async fn types_have_an_exact_form_or_the_column_is_named() {
     assert!(error.detail.contains("cast it to text"), "{error}");
 }
 
+/// B1, C6: thousands of numbers, days and moments are what the server itself prints.
+#[tokio::test]
+async fn b1_what_is_decoded_is_what_the_server_prints() {
+    let _server = Server::new().await;
+    let mut session = open(Access::ReadOnly).await;
+    let limits = ReadLimits { max_rows: 100_000, max_bytes: 64 << 20 };
+    for (value_of, printed, from) in [
+        (
+            "v",
+            "v::text",
+            "(SELECT round(((random() - 0.5) * 10::numeric ^ (i % 60 - 30))::numeric, i % 37) AS v FROM generate_series(1, 4000) i) x",
+        ),
+        ("v", "v::text", "(SELECT (10::numeric ^ i) - 1 AS v FROM generate_series(0, 300) i) x"),
+        ("v::date", "to_char(v, 'YYYY-MM-DD')", "generate_series('0001-01-01'::timestamp, '9999-12-31', '97 days') v"),
+        (
+            "v",
+            "to_char(v, 'YYYY-MM-DD\"T\"HH24:MI:SS') || rtrim(rtrim(to_char(v, '.US'), '0'), '.')",
+            "(SELECT '0001-01-01'::timestamp + random() * '9998 years'::interval + '0.000001s'::interval AS v FROM generate_series(1, 4000)) x",
+        ),
+        ("v", "v::text", "(SELECT gen_random_uuid() AS v FROM generate_series(1, 1000)) x"),
+        ("v", "v::text", "(SELECT i AS v FROM generate_series(-9223372036854775807, 9223372036854775000, 9223372036854775807 / 500) i) x"),
+    ] {
+        let rows =
+            session.read(&statement(format!("SELECT {value_of} AS v, {printed} AS p FROM {from}")), &[], limits).await.expect("read");
+        assert!(rows.len() >= 300, "{} rows of {from}", rows.len());
+        for index in 0..rows.len() {
+            let shown = match value(&rows, index, 0) {
+                Value::Integer(value) => value.to_string(),
+                Value::Decimal(text) | Value::Date(text) | Value::Timestamp(text) | Value::Text(text) => text.into(),
+                other => panic!("{other:?}"),
+            };
+            let Value::Text(printed) = value(&rows, index, 1) else { panic!("text") };
+            assert_eq!(shown, *printed, "{from}");
+        }
+    }
+}
+
 /// What an input function would round or shift in silence is refused.
 #[tokio::test]
 async fn values_that_would_change_on_their_way_in_are_refused() {

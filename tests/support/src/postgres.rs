@@ -4,9 +4,10 @@
 //! 1. One server a test program ([`shared`]), in a folder of its own, on a free port of the loopback address.
 //! 2. It ends with the program: a shell waits on a pipe that only the program holds open, then stops the server by its
 //!    process id and removes the folder.
-//! 3. It never runs as root (Postgres refuses that): root starts it as the user `postgres`, or `nobody`.
+//! 3. Making a server's files takes longer than starting it: they are made once every few days, kept in the temporary folder
+//!    (for their owner only) and copied.
+//! 4. It never runs as root (Postgres refuses that): root starts it as the user `postgres`, or `nobody`.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Who logs in.
 pub const USER: &str = "spillgate_owner";
@@ -50,16 +51,7 @@ impl Postgres {
             command.current_dir(&folder).env_remove("PGDATA").env_remove("TZ").env("LC_ALL", "C");
             command
         };
-        let initdb = programs.join("initdb");
-        std::fs::write(folder.join("password"), PASSWORD).expect("a password file");
-        succeed(
-            command(&initdb.to_string_lossy())
-                .args(["--pgdata=data", "--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256"])
-                .args([&format!("--username={USER}"), "--pwfile=password"]),
-        );
-        for arguments in CERTIFICATE_STEPS {
-            succeed(command("openssl").args(*arguments));
-        }
+        files(&programs, account, &command);
         let (guard, port) = serve(&programs, &folder, &command);
         Postgres { folder, port, guard }
     }
@@ -92,6 +84,56 @@ impl Drop for Postgres {
     }
 }
 
+/// Everything a server stands on, in the current folder of `command`: from the kept copy, or made and kept.
+fn files(programs: &Path, account: Option<(u32, u32)>, command: &dyn Fn(&str) -> Command) {
+    let version = Command::new(programs.join("initdb")).arg("--version").output().map(|told| told.stdout).unwrap_or_default();
+    let version: String = String::from_utf8_lossy(&version).chars().filter(char::is_ascii_digit).collect();
+    // Temporary folders are tidied file by file: an old copy is not trusted to be whole.
+    let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
+    let owner = account.map_or_else(own_user, |(user, _)| user);
+    let name = format!("spillgate-pg-files-{owner}-{version}-");
+    let kept = std::env::temp_dir().join(format!("{name}{}", days / 3));
+    let sound = |folder: &Path| {
+        std::fs::symlink_metadata(folder).is_ok_and(|kept| kept.is_dir() && kept.uid() == owner && kept.mode() & 0o077 == 0)
+    };
+    if sound(&kept) {
+        return succeed(command("cp").arg("-R").arg(kept.join(".")).arg("."));
+    }
+    make_files(programs, command);
+    let copy = kept.with_extension(std::process::id().to_string());
+    // Kept for others; whoever comes second leaves it at that.
+    succeed(command("sh").args(["-c", KEEP, "keep"]).arg(std::env::temp_dir().join(name)).arg(copy).arg(kept));
+}
+
+/// Removes the copies of earlier days and keeps this one for others; whoever comes second leaves it at that.
+const KEEP: &str = r#"
+umask 077
+for old in "$1"*; do case "$old" in "$3"*) ;; *) rm -rf "$old" ;; esac; done
+mkdir "$2" && cp -R . "$2" && mv -T "$2" "$3" 2>/dev/null || rm -rf "$2"
+"#;
+
+fn make_files(programs: &Path, command: &dyn Fn(&str) -> Command) {
+    let initdb = programs.join("initdb");
+    succeed(command("sh").args([
+        "-c",
+        "printf %s \"$1\" >password; printf 'subjectAltName=IP:127.0.0.1,DNS:localhost' >names",
+        "files",
+        PASSWORD,
+    ]));
+    succeed(
+        command(&initdb.to_string_lossy())
+            .args(["--pgdata=data", "--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256"])
+            .args([&format!("--username={USER}"), "--pwfile=password"]),
+    );
+    for arguments in CERTIFICATE_STEPS {
+        succeed(command("openssl").args(*arguments));
+    }
+}
+
+fn own_user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(0, |own| own.uid())
+}
+
 /// A root certificate and a server certificate signed by it; Postgres wants the key readable by itself only.
 const CERTIFICATE_STEPS: &[&[&str]] = &[
     &[
@@ -103,7 +145,7 @@ const CERTIFICATE_STEPS: &[&[&str]] = &[
         "ec_paramgen_curve:P-256",
         "-nodes",
         "-days",
-        "2",
+        "30",
         "-subj",
         "/CN=Test root",
         "-keyout",
@@ -136,7 +178,7 @@ const CERTIFICATE_STEPS: &[&[&str]] = &[
         "root.key",
         "-CAcreateserial",
         "-days",
-        "2",
+        "30",
         "-extfile",
         "names",
         "-out",
@@ -202,8 +244,6 @@ fn folder(account: Option<(u32, u32)>) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("spillgate-pg-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     std::fs::create_dir(&folder).expect("a folder of its own");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("its permissions");
-    let mut names = std::fs::File::create(folder.join("names")).expect("a file");
-    names.write_all(b"subjectAltName=IP:127.0.0.1,DNS:localhost\n").expect("written");
     if let Some((user, group)) = account {
         chown(&folder, Some(user), Some(group)).expect("the folder is given to the server's user");
     }
@@ -212,7 +252,7 @@ fn folder(account: Option<(u32, u32)>) -> PathBuf {
 
 /// The user to run as, where this program is root.
 fn account() -> Option<(u32, u32)> {
-    if std::fs::metadata("/proc/self").ok()?.uid() != 0 {
+    if own_user() != 0 {
         return None;
     }
     let accounts = std::fs::read_to_string("/etc/passwd").expect("the list of users");
