@@ -12,6 +12,7 @@
 mod callers;
 mod connections;
 mod head;
+mod lingering;
 mod offline;
 pub mod openapi;
 mod pages;

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::{Connections, Seat, Stage};
+use crate::lingering::Lingering;
 use crate::problem::{self, Delay};
 use crate::{Gateway, Inner, stack};
 
@@ -113,7 +114,7 @@ async fn connection(stream: TcpStream, remote: IpAddr, gateway: Arc<Inner>, seat
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
     // A head that is too large by less than half gets a problem object from the stack; beyond, the reader says 431.
     builder.max_headers(HEADERS).max_buf_size(limits::HEAD_BYTES * 2);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Lingering::new(stream)), service));
     let mut seen = None;
     let served = poll_fn(|context| {
         if seen != Some(seat.stage()) {

@@ -21,6 +21,16 @@ async fn a_body_that_could_never_fit_is_refused_before_it_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_refused_in_the_middle_of_its_body_still_gets_its_refusal() {
+    let face = Face::start().await;
+    let body = "x".repeat(3 << 20);
+    for _ in 0..50 {
+        face.post("agent-key", "/api/echo", &body).await.problem(413, "too_large");
+        face.post("no-key", "/api/echo", &body).await.problem(401, "unauthenticated");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g3_a_chunked_body_is_cut_off_at_the_cap() {
     let face = Face::start().await;
     let mut wire = face.connect().await;
