@@ -12,9 +12,13 @@ const TENANT: &str = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n";
 fn serve(mark: &str, writable: bool) -> Server {
     let url = postgres::shared().url();
     let access = if writable { "access = \"read-write\"\n" } else { "" };
-    let server = format!("{TENANT}[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\nstatement_timeout = \"60s\"\n{access}pool = {{ max = 2 }}\n");
+    let server = format!(
+        "{TENANT}[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\nstatement_timeout = \"60s\"\n{access}pool = {{ max = 2 }}\n"
+    );
     let flow = |name: &str, method: &str, effect: &str, deadline: &str, sql: &str| {
-        format!("name = \"{name}\"\nabout = \"Slow.\"\nhttp = \"{method} /{name}\"\neffect = \"{effect}\"\ndeadline = \"{deadline}\"\n[[step]]\nname = \"slow\"\ndatabase = \"main\"\nsql = \"{sql}\"\n")
+        format!(
+            "name = \"{name}\"\nabout = \"Slow.\"\nhttp = \"{method} /{name}\"\neffect = \"{effect}\"\ndeadline = \"{deadline}\"\n[[step]]\nname = \"slow\"\ndatabase = \"main\"\nsql = \"{sql}\"\n"
+        )
     };
     let sleep = format!("SELECT pg_sleep(60)::text AS slept, '{mark}' AS mark");
     let write = format!("INSERT INTO {mark} SELECT 1 FROM pg_sleep(60)");
@@ -55,7 +59,9 @@ impl Observer {
     }
     /// Statements that hold `mark` and run now.
     fn active(&self, mark: &str) -> i64 {
-        self.count(&format!("SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid() AND query LIKE '%{mark}%'"))
+        self.count(&format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid() AND query LIKE '%{mark}%'"
+        ))
     }
     fn wait_until_active(&self, mark: &str, wanted: bool, within: Duration) {
         let end = Instant::now() + within;

@@ -92,7 +92,10 @@ fn dependencies_point_down_only() {
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let target = text(dependency, "name");
             let for_tests = text(dependency, "kind") == "dev";
-            if !members.contains(target) || allowed.contains(&target) || (for_tests && (DEVELOPMENT.contains(&target) || REAL_IN_TESTS.contains(&target))) {
+            if !members.contains(target)
+                || allowed.contains(&target)
+                || (for_tests && (DEVELOPMENT.contains(&target) || REAL_IN_TESTS.contains(&target)))
+            {
                 continue;
             }
             let kind = if for_tests { "dev-depends" } else { "depends" };

@@ -15,7 +15,8 @@ fn serve(tenants: &str) -> Server {
 #[test]
 fn e8_series_and_memory_do_not_grow_with_unknown_paths_and_made_up_tenants() {
     let server = serve("[tenant.agent]\nkeys = [\"agent-key-1\"]\nrate = \"unlimited\"\n");
-    let series = |server: &Server| server.admin_get("operator-key-1", "/metrics").body.lines().filter(|line| !line.starts_with('#')).count();
+    let series =
+        |server: &Server| server.admin_get("operator-key-1", "/metrics").body.lines().filter(|line| !line.starts_with('#')).count();
     let flood = |from: usize, to: usize| {
         std::thread::scope(|threads| {
             for part in 0..4 {
@@ -44,7 +45,8 @@ fn e8_series_and_memory_do_not_grow_with_unknown_paths_and_made_up_tenants() {
 /// One GET on a kept connection; returns the status.
 fn keep_alive_get(stream: &mut std::io::BufReader<std::net::TcpStream>, target: &str, key: &str) -> u16 {
     use std::io::{BufRead as _, Read as _, Write as _};
-    write!(stream.get_mut(), "GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n").expect("sent");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    stream.get_mut().write_all(request.as_bytes()).expect("sent");
     let (mut status, mut length) = (0, 0);
     loop {
         let mut line = String::new();
@@ -97,7 +99,10 @@ fn a_chunked_body_over_the_limit_is_refused_without_being_held() {
     use std::io::{Read as _, Write as _};
     let server = serve("[tenant.agent]\nkeys = [\"agent-key-1\"]\n");
     let before = server.resident_bytes();
-    let request = Request::new("POST", "/api/say").key("agent-key-1").header("Transfer-Encoding", "chunked").header("Content-Type", "application/json");
+    let request = Request::new("POST", "/api/say")
+        .key("agent-key-1")
+        .header("Transfer-Encoding", "chunked")
+        .header("Content-Type", "application/json");
     let mut stream = request.open(&server.flows);
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     // Endless: until the server has answered and closed.
@@ -134,9 +139,17 @@ fn the_rate_is_refused_with_when_to_come_back() {
 fn calls_over_the_in_flight_limit_are_refused_and_hung_up_ones_give_their_place_back() {
     let url = postgres::shared().url();
     let slow = "name = \"slow\"\nabout = \"Sleeps.\"\nhttp = \"GET /slow\"\neffect = \"read\"\ndeadline = \"20s\"\n[[step]]\nname = \"slow\"\ndatabase = \"main\"\nsql = \"SELECT pg_sleep(20)::text AS slept\"\n";
-    let server = format!("[tenant.agent]\nkeys = [\"agent-key-1\"]\nin_flight = 2\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\nstatement_timeout = \"30s\"\n");
-    let server = Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server, flows: &[("say.toml", FLOW), ("slow.toml", slow)], environment: &[] });
-    let in_flight = |server: &Server| server.admin_get("operator-key-1", "/admin/v1/tenants/agent/usage").json()["in_flight"]["used"].as_u64();
+    let server = format!(
+        "[tenant.agent]\nkeys = [\"agent-key-1\"]\nin_flight = 2\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\nstatement_timeout = \"30s\"\n"
+    );
+    let server = Server::start(&Options {
+        binary: env!("CARGO_BIN_EXE_spillgate"),
+        server: &server,
+        flows: &[("say.toml", FLOW), ("slow.toml", slow)],
+        environment: &[],
+    });
+    let in_flight =
+        |server: &Server| server.admin_get("operator-key-1", "/admin/v1/tenants/agent/usage").json()["in_flight"]["used"].as_u64();
     for _ in 0..3 {
         let held: Vec<_> = (0..2).map(|_| Request::new("GET", "/api/slow").key("agent-key-1").open(&server.flows)).collect();
         server.wait_for("both calls to run", |server| (in_flight(server) == Some(2)).then_some(()));
@@ -151,8 +164,14 @@ fn calls_over_the_in_flight_limit_are_refused_and_hung_up_ones_give_their_place_
 #[test]
 fn a_server_starts_and_serves_while_a_database_is_down() {
     let down = "name = \"down\"\nabout = \"Reads.\"\nhttp = \"GET /down\"\neffect = \"read\"\n[[step]]\nname = \"read\"\ndatabase = \"gone\"\nsql = \"SELECT 1 AS one\"\n";
-    let server = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n[database.gone]\ndriver = \"postgres\"\nconnection = \"postgres://a:b@127.0.0.1:1/x\"\n";
-    let server = Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server, flows: &[("say.toml", FLOW), ("down.toml", down)], environment: &[] });
+    let server =
+        "[tenant.agent]\nkeys = [\"agent-key-1\"]\n[database.gone]\ndriver = \"postgres\"\nconnection = \"postgres://a:b@127.0.0.1:1/x\"\n";
+    let server = Server::start(&Options {
+        binary: env!("CARGO_BIN_EXE_spillgate"),
+        server,
+        flows: &[("say.toml", FLOW), ("down.toml", down)],
+        environment: &[],
+    });
     let reply = server.get("agent-key-1", "/api/down");
     assert_eq!((reply.status, reply.code().as_str()), (503, "database_unreachable"));
     assert_eq!(reply.json()["retryable"], true);
@@ -166,11 +185,20 @@ fn a_server_starts_and_serves_while_a_database_is_down() {
 fn a_server_told_to_stop_answers_what_it_accepted_and_ends_in_time() {
     let url = postgres::shared().url();
     let slow = "name = \"slow\"\nabout = \"Sleeps.\"\nhttp = \"GET /slow\"\neffect = \"read\"\ndeadline = \"20s\"\n[[step]]\nname = \"slow\"\ndatabase = \"main\"\nsql = \"SELECT pg_sleep(1)::text AS slept\"\n";
-    let server = format!("shutdown_grace = \"10s\"\n[tenant.agent]\nkeys = [\"agent-key-1\"]\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\n");
-    let mut server = Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server, flows: &[("slow.toml", slow)], environment: &[] });
+    let server = format!(
+        "shutdown_grace = \"10s\"\n[tenant.agent]\nkeys = [\"agent-key-1\"]\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\n"
+    );
+    let mut server = Server::start(&Options {
+        binary: env!("CARGO_BIN_EXE_spillgate"),
+        server: &server,
+        flows: &[("slow.toml", slow)],
+        environment: &[],
+    });
     let silent = std::net::TcpStream::connect(&server.flows).expect("an idle connection");
     let mut running = Request::new("GET", "/api/slow").key("agent-key-1").open(&server.flows);
-    server.wait_for("the call to run", |server| (server.admin_get("operator-key-1", "/admin/v1/tenants/agent/usage").json()["in_flight"]["used"] == 1).then_some(()));
+    server.wait_for("the call to run", |server| {
+        (server.admin_get("operator-key-1", "/admin/v1/tenants/agent/usage").json()["in_flight"]["used"] == 1).then_some(())
+    });
     let told = std::time::Instant::now();
     server.signal("TERM");
     let mut reply = String::new();

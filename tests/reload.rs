@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spillgate_test_support::server::{Options, Request, Server};
 
-const SERVER: &str = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"sqlite\"\nconnection = \"{folder}/main.db\"\n";
+const SERVER: &str = "[tenant.agent]\nkeys = [\"agent-key-1\"]\nrate = \"unlimited\"\n[admin.operator]\nkeys = [\"operator-key-1\"]\n[database.main]\ndriver = \"sqlite\"\nconnection = \"{folder}/main.db\"\n";
 
 fn flow(name: &str, words: &str) -> String {
-    format!("name = \"{name}\"\nabout = \"Says {words}.\"\nhttp = \"GET /{name}\"\neffect = \"read\"\n[[step]]\nname = \"say\"\nmap = \"{{'words': '{words}'}}\"\n")
+    format!(
+        "name = \"{name}\"\nabout = \"Says {words}.\"\nhttp = \"GET /{name}\"\neffect = \"read\"\n[[step]]\nname = \"say\"\nmap = \"{{'words': '{words}'}}\"\n"
+    )
 }
 
 fn serve(flows: &[(&str, &str)]) -> Server {

@@ -15,7 +15,10 @@ fn c10_no_secret_is_in_any_reply_log_metric_page_or_dump() {
     let driver = spillgate_test_support::odbc::postgres_driver();
     let mut server_file = String::from("[tenant.agent]\nkeys = [\"env:AGENT_KEY\"]\n[admin.operator]\nkeys = [\"env:OPERATOR_KEY\"]\n");
     let mut flows = Vec::new();
-    let mut environment = vec![("AGENT_KEY".to_owned(), "sup3rs3cret-agent-key".to_owned()), ("OPERATOR_KEY".to_owned(), "sup3rs3cret-operator-key".to_owned())];
+    let mut environment = vec![
+        ("AGENT_KEY".to_owned(), "sup3rs3cret-agent-key".to_owned()),
+        ("OPERATOR_KEY".to_owned(), "sup3rs3cret-operator-key".to_owned()),
+    ];
     for (index, (kind, connection, _)) in CONNECTIONS.iter().enumerate() {
         server_file.push_str(&format!("[database.d{index}]\ndriver = \"{kind}\"\nconnection = \"env:CONNECTION_{index}\"\n"));
         environment.push((format!("CONNECTION_{index}"), connection.replace("{driver}", &driver.to_string_lossy())));
@@ -26,7 +29,8 @@ fn c10_no_secret_is_in_any_reply_log_metric_page_or_dump() {
     }
     let flows: Vec<(&str, &str)> = flows.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let server = Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server_file, flows: &flows, environment: &environment });
+    let server =
+        Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server_file, flows: &flows, environment: &environment });
 
     let mut seen = Vec::new();
     for index in 0..CONNECTIONS.len() {
@@ -41,7 +45,9 @@ fn c10_no_secret_is_in_any_reply_log_metric_page_or_dump() {
     for page in ["/openapi.json", "/readyz", "/healthz"] {
         seen.push(format!("{:?}", server.get("sup3rs3cret-agent-key", page)));
     }
-    for page in ["/metrics", "/admin/v1/config", "/admin/v1/databases", "/admin/v1/flows", "/admin/v1/tenants", "/admin/v1/tenants/agent/usage"] {
+    for page in
+        ["/metrics", "/admin/v1/config", "/admin/v1/databases", "/admin/v1/flows", "/admin/v1/tenants", "/admin/v1/tenants/agent/usage"]
+    {
         let reply = server.admin_get("sup3rs3cret-operator-key", page);
         assert_eq!(reply.status, 200, "{page}: {reply:?}");
         seen.push(format!("{reply:?}"));

@@ -9,12 +9,7 @@ const TENANT: &str = "[tenant.reader]\nkeys = [\"reader-key-1\"]\n";
 
 fn serve(databases: &str, flows: &[(&str, &str)]) -> Server {
     let server = format!("{TENANT}{databases}");
-    Server::start(&Options {
-        binary: env!("CARGO_BIN_EXE_spillgate"),
-        server: &server,
-        flows,
-        environment: &[("TZ", "America/New_York")],
-    })
+    Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server, flows, environment: &[("TZ", "America/New_York")] })
 }
 
 fn postgres_database() -> String {
@@ -36,7 +31,8 @@ const LARGE: &str = "SELECT CAST(9007199254740993 AS BIGINT) AS above, CAST(-700
 fn assert_large(server: &Server) {
     let reply = server.get("reader-key-1", "/api/large");
     assert_eq!(reply.status, 200, "{reply:?}");
-    let expected = r#"{"above":"9007199254740993","below":"-7000000000000000001","safe":9007199254740991,"looks_like_a_number":"12e3","agent":"007"}"#;
+    let expected =
+        r#"{"above":"9007199254740993","below":"-7000000000000000001","safe":9007199254740991,"looks_like_a_number":"12e3","agent":"007"}"#;
     assert!(reply.body.contains(expected), "{}", reply.body);
     let document = server.get("reader-key-1", "/openapi.json");
     assert!(document.body.contains("9007199254740991"), "the document says where numbers become text");
@@ -44,13 +40,15 @@ fn assert_large(server: &Server) {
 
 #[test]
 fn c1_integers_beyond_two_to_the_53rd_stay_exact_and_text_that_looks_like_a_number_stays_text_on_postgres() {
-    let columns = "columns = { above = \"integer\", below = \"integer\", safe = \"integer\", looks_like_a_number = \"text\", agent = \"text\" }\n";
+    let columns =
+        "columns = { above = \"integer\", below = \"integer\", safe = \"integer\", looks_like_a_number = \"text\", agent = \"text\" }\n";
     assert_large(&serve(&postgres_database(), &[("large.toml", &(flow("large", LARGE, "") + columns))]));
 }
 
 #[test]
 fn c1_integers_beyond_two_to_the_53rd_stay_exact_and_text_that_looks_like_a_number_stays_text_on_sqlite() {
-    let columns = "columns = { above = \"integer\", below = \"integer\", safe = \"integer\", looks_like_a_number = \"text\", agent = \"text\" }\n";
+    let columns =
+        "columns = { above = \"integer\", below = \"integer\", safe = \"integer\", looks_like_a_number = \"text\", agent = \"text\" }\n";
     let server = serve(SQLITE, &[("large.toml", &(flow("large", LARGE, "") + columns))]);
     make_sqlite(&server);
     assert_large(&server);
@@ -72,6 +70,7 @@ fn c2_omitted_null_and_the_word_null_are_three_things() {
     for (body, expected) in [
         ("{}", r#"{"number":null,"word":null,"count":0}"#),
         (r#"{"number":null,"word":null}"#, r#"{"number":null,"word":null,"count":0}"#),
+        (r#"{"count":null}"#, r#"{"number":null,"word":null,"count":null}"#),
         (r#"{"word":"null"}"#, r#"{"number":null,"word":"null","count":0}"#),
         (r#"{"number":9007199254740993,"word":"12e3","count":"7"}"#, r#"{"number":"9007199254740993","word":"12e3","count":7}"#),
     ] {
@@ -81,15 +80,19 @@ fn c2_omitted_null_and_the_word_null_are_three_things() {
     }
     for (body, fields) in [
         (r#"{"number":"null"}"#, vec!["number"]),
-        (r#"{"number":1.5,"word":7,"count":null}"#, vec!["number", "word", "count"]),
+        (r#"{"number":1.5,"word":7,"count":true}"#, vec!["number", "word", "count"]),
         (r#"{"number":1e3}"#, vec!["number"]),
         (r#"{"number":9223372036854775808}"#, vec!["number"]),
         (r#"{"numbr":1}"#, vec!["numbr"]),
     ] {
         let reply = server.post("reader-key-1", "/api/echo", body);
         assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_input"), "{body}");
-        let named: Vec<String> =
-            reply.json()["errors"].as_array().expect("each field").iter().map(|error| error["field"].as_str().expect("a name").to_owned()).collect();
+        let named: Vec<String> = reply.json()["errors"]
+            .as_array()
+            .expect("each field")
+            .iter()
+            .map(|error| error["field"].as_str().expect("a name").to_owned())
+            .collect();
         assert_eq!(named.len(), fields.len(), "{body}: {named:?}");
         assert!(fields.iter().all(|field| named.iter().any(|name| name == field)), "{body}: {named:?}");
     }
@@ -104,7 +107,9 @@ fn c3_a_value_never_becomes_part_of_a_statement() {
         if database == SQLITE {
             make_sqlite(&server);
         }
-        for hostile in ["x%22%20WHERE%201=0%20UNION%20SELECT%20v%20FROM%20vault%20--", "x'%20OR%20'1'='1", "x%5D;%20DROP%20TABLE%20t;--", "x%60%20--"] {
+        for hostile in
+            ["x%22%20WHERE%201=0%20UNION%20SELECT%20v%20FROM%20vault%20--", "x'%20OR%20'1'='1", "x%5D;%20DROP%20TABLE%20t;--", "x%60%20--"]
+        {
             let reply = server.get("reader-key-1", &format!("/api/injection?word={hostile}"));
             assert_eq!(reply.status, 200, "{reply:?}");
             let word = reply.json()["rows"][0]["word"].as_str().expect("text").to_owned();
@@ -120,7 +125,11 @@ fn c3_a_parameter_where_a_table_name_stands_is_refused_when_the_file_is_read() {
     let input = "[input.tbl]\ntype = \"text\"\nabout = \"A table.\"\n";
     std::fs::write(folder.join("server.toml"), format!("[server]\n{TENANT}{}", SQLITE.replace("{folder}/", ""))).expect("written");
     std::fs::write(folder.join("flows/t.toml"), flow("t", "SELECT a FROM :tbl", input)).expect("written");
-    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_spillgate")).args(["check", "--config"]).arg(folder.join("server.toml")).output().expect("check runs");
+    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_spillgate"))
+        .args(["check", "--config"])
+        .arg(folder.join("server.toml"))
+        .output()
+        .expect("check runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert_eq!(checked.status.code(), Some(1), "{said}");
     assert!(said.contains("t.toml:") && said.contains("tbl"), "{said}");
@@ -148,7 +157,8 @@ fn c6_wall_times_keep_their_digits_on_sqlite() {
     assert_eq!((row["wall"].as_str(), row["day"].as_str()), (Some("2026-03-08T02:30:00"), Some("2026-03-08")));
 }
 
-const FIVE_MILLION: &str = "WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < :total) SELECT n FROM counted";
+const FIVE_MILLION: &str =
+    "WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < :total) SELECT n FROM counted";
 
 /// Cap 150 on exactly 150, on 151 and on five million rows, with the one seat free again at once.
 fn assert_capped(server: &Server) {

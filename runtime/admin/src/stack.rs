@@ -167,7 +167,7 @@ fn refused(faults: &[Fault]) -> Refusal {
         problem: fault.message.clone(),
     };
     let detail = format!("The configuration has faults ({}); nothing that runs was changed.", faults.len());
-    let mut refusal = Refusal::new(Code::InvalidInput, detail).fields(faults.iter().map(field).collect());
+    let mut refusal = Refusal::new(Code::ConfigRefused, detail).fields(faults.iter().map(field).collect());
     refusal.status = Some(422);
     refusal
 }

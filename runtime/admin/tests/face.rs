@@ -175,7 +175,7 @@ async fn c8_a_web_page_cannot_drive_the_admin_face() {
 async fn c9_a_refused_reload_says_where_and_an_applied_one_what_waits() {
     let face = face().await;
     let refused = face.send("POST /admin/v1/reload", KEY, "").await;
-    assert_eq!((refused.status, refused.code().as_str()), (422, "invalid_input"));
+    assert_eq!((refused.status, refused.code().as_str()), (422, "config_refused"));
     let fault = &refused.json()["errors"][0];
     assert_eq!((&fault["field"], &fault["problem"]), (&"flows/a.toml:3:7".into(), &"unknown key \"abuot\"".into()));
     assert_eq!(face.get("/admin/v1/config").await.json()["last_reload"]["faults"][0]["line"], 3);

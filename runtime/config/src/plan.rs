@@ -69,10 +69,31 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Configuration files read (server file, includes, flows, statements): what the folder watch looks at.
     pub files: Vec<PathBuf>,
-    /// Files that secrets were read from.
+    /// What each of `files` said when it was proven. Holds keys that are written out in them: never shown.
+    pub texts: Vec<Arc<str>>,
+    /// Files that secrets were read from: the folder watch looks at them too.
     pub secret_files: Vec<PathBuf>,
+    /// What the secrets were.
+    pub(crate) secrets: SecretsDigest,
     /// Every limit with its origin: see [`crate::explain`].
     pub limits: Vec<LimitLine>,
+}
+
+impl Plan {
+    /// Whether nothing changed between two plans: no file, no secret. (The version shows too little of the secrets to say.)
+    pub fn same_as(&self, other: &Plan) -> bool {
+        self.version == other.version && self.secrets == other.secrets
+    }
+}
+
+/// SHA-256 over all secrets. Only compared, never shown: it could be searched for short secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretsDigest(pub(crate) [u8; 32]);
+
+impl fmt::Debug for SecretsDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("***")
+    }
 }
 
 /// `[server]`, `[store]` and `[telemetry]`.

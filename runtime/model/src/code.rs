@@ -109,5 +109,6 @@ codes! {
     OutcomeUnknown "outcome_unknown" 504 Flow No "It is not known whether the write happened" "Do not repeat it; read the current state first and report what you find.";
     Stopped "stopped" 503 Server No "Stopped by an operator" "Stop calling; an operator has switched this off.";
     UpstreamError "upstream_error" 502 Flow ByCase "A service behind the flow failed" "If retryable is false, report the problem; calling again will fail again.";
+    ConfigRefused "config_refused" 422 Caller No "The configuration has faults and was not applied" "Correct the named places and reload; what ran before still runs.";
     Internal "internal" 500 Server No "A fault of this server" "Report the request_id to the operator; calling again will probably fail again.";
 }

@@ -1,11 +1,11 @@
 //! The key that signs page cursors: made once, kept in the data folder, so that a cursor outlives a restart.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+
+use crate::private_file;
 
 /// Reads `data_dir/cursor.key`, or makes it: 32 random bytes, readable by the owner only, whole or not there.
 pub(crate) fn load_or_make(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
@@ -24,14 +24,7 @@ pub(crate) fn load_or_make(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
 fn make(path: &Path) -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).context("no random bytes for the cursor key")?;
-    let unfinished = path.with_extension("unfinished");
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-        file.write_all(&key)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)
-    };
-    write().with_context(|| format!("{} cannot be written", path.display()))?;
+    private_file::write(path, &key).with_context(|| format!("{} cannot be written", path.display()))?;
     Ok(key)
 }
 

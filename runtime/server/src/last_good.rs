@@ -1,7 +1,7 @@
 //! The last proven configuration, kept in the data folder for `serve --last-good`.
 //!
-//! It is one file, written whole or not at all: the texts of every configuration file by path. Secrets are not in it:
-//! `env:` and `file:` are read anew when it is used.
+//! It is one file, written whole or not at all, readable by the owner only: the texts that were proven, by path. Keys that
+//! are written out in them are in it as well; what stands in `env:` and `file:` is not, and is read anew when it is used.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use spillgate_config::Plan;
 use spillgate_config::source::{Disk, Source, SourceError};
+
+use crate::private_file;
 
 const NAME: &str = "last-good.json";
 
@@ -33,19 +35,12 @@ impl Source for Snapshot {
 
 /// Keeps the texts `plan` was proven from. A failure is logged: it must not stop a good configuration.
 pub(crate) fn save(plan: &Plan) {
-    let texts = || -> anyhow::Result<()> {
-        let mut files = BTreeMap::new();
-        for path in &plan.files {
-            files.insert(path.clone(), Disk.read(path).map_err(|error| anyhow!("{} {error}", path.display()))?);
-        }
-        let folder = &plan.server.data_dir;
-        fs::create_dir_all(folder)?;
-        let unfinished = folder.join("last-good.unfinished");
-        fs::write(&unfinished, serde_json::to_vec(&files)?)?;
-        fs::rename(&unfinished, folder.join(NAME))?;
-        Ok(())
-    };
-    if let Err(error) = texts() {
+    let files: BTreeMap<&PathBuf, &str> = plan.files.iter().zip(plan.texts.iter().map(|text| &**text)).collect();
+    let written = serde_json::to_vec(&files).map_err(std::io::Error::from).and_then(|bytes| {
+        fs::create_dir_all(&plan.server.data_dir)?;
+        private_file::write(&plan.server.data_dir.join(NAME), &bytes)
+    });
+    if let Err(error) = written {
         tracing::warn!(%error, "the last good configuration could not be kept");
     }
 }

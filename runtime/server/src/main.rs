@@ -12,6 +12,7 @@ mod cursor_key;
 mod demo;
 mod init;
 mod last_good;
+mod private_file;
 mod reload;
 mod serve;
 mod test_flows;

@@ -37,7 +37,7 @@ impl Reloader {
     fn apply(&self, mut plan: Plan) -> Result<(String, Vec<String>), Vec<Fault>> {
         let running = self.engine.live().plan.clone();
         let kept = keep_fixed(&running, &mut plan);
-        if plan.version == running.version {
+        if plan.same_as(&running) {
             return Ok((running.version.clone(), kept));
         }
         let plan = Arc::new(plan);

@@ -59,7 +59,8 @@ impl Watch {
 }
 
 fn folders(plan: &Plan) -> BTreeSet<PathBuf> {
-    let mut folders: BTreeSet<PathBuf> = plan.files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+    let mut folders: BTreeSet<PathBuf> =
+        plan.files.iter().chain(&plan.secret_files).filter_map(|file| file.parent()).map(Path::to_owned).collect();
     let mut waiting = vec![plan.server.flows.clone()];
     // Folders below the flows' folder that hold no flow yet are watched too: the first flow in them must be seen.
     while let Some(folder) = waiting.pop() {

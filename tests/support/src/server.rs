@@ -80,15 +80,27 @@ impl Server {
         let output = collect(child.stdout.take().expect("piped"));
         let log = collect(child.stderr.take().expect("piped"));
         let mut server = Server { child, folder, flows: String::new(), admin: String::new(), output, log };
-        let line = server.wait_for("the server's addresses", |server| {
-            let log = server.log();
-            let from = log.find("flows on http://")?;
-            log[from..].lines().next().filter(|_| log[from..].contains('\n')).map(str::to_owned)
-        });
+        let line = server.addresses();
         let mut addresses = line.split("http://").skip(1).map(|rest| rest.split(',').next().unwrap_or(rest).trim().to_owned());
         server.flows = addresses.next().expect("where flows are");
         server.admin = addresses.next().expect("where the admin face is");
         server
+    }
+
+    /// The line that says where it listens, as soon as it is there.
+    fn addresses(&mut self) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            if let Some((_, rest)) = log.split_once("flows on ")
+                && let Some((line, _)) = rest.split_once('\n')
+            {
+                return line.to_owned();
+            }
+            let ended = self.child.try_wait().expect("the process is ours");
+            assert!(ended.is_none() && Instant::now() < end, "the server does not serve ({ended:?}): {log}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// What it wrote to standard output (access records) so far.

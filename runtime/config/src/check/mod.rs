@@ -185,6 +185,8 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
         flows: flows.into_iter().map(Arc::new).collect(),
         notes: checker.notes,
         files: checker.files.iter().map(|file| file.path.to_path_buf()).collect(),
+        texts: checker.files.iter().map(|file| std::sync::Arc::from(file.text.as_str())).collect(),
+        secrets: crate::plan::SecretsDigest(checker.secrets.finalize().into()),
         secret_files: checker.secret_files,
         limits: checker.limits,
     })
