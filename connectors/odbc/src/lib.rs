@@ -90,7 +90,7 @@ impl Database for Odbc {
     }
     fn connect(&self, access: Access) -> Work<'_, Result<Box<dyn Session>, DatabaseError>> {
         Box::pin(async move {
-            let lease = self.workers.lease()?;
+            let lease = self.workers.lease().await?;
             let Some(state) = lease.state() else { return Err(unthreaded()) };
             let (settings, layout, cancel) = (self.settings.clone(), self.layout.clone(), state.cancel.clone());
             let connection = Secret::new(self.guard.connection_string(self.connection.expose(), access));

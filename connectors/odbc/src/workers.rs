@@ -3,11 +3,12 @@
 //! Invariants
 //! 1. At most `most` threads ever exist for a database. A thread that does not come back from its driver is not replaced: it is lost
 //!    capacity, counted until it comes back.
-//! 2. A thread serves one session at a time, from its connect to its close, and takes one job at a time.
-//! 3. A panic in a job costs its connection, not its thread.
+//! 2. A session that was dropped is closed before its thread serves another: who wants that thread waits for it. Nobody waits for
+//!    a lost one.
+//! 3. A thread serves one session at a time, from its connect to its close, and takes one job at a time.
+//! 4. A panic in a job costs its connection, not its thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -31,13 +32,17 @@ type Job = Box<dyn FnOnce(&mut Option<Link>) + Send>;
 pub(crate) struct Workers {
     most: usize,
     pool: Mutex<Pool>,
-    lost: AtomicUsize,
+    given_back: Notify,
 }
 
 #[derive(Default)]
 struct Pool {
     idle: Vec<Worker>,
     started: usize,
+    /// Closing a session that was dropped; back soon.
+    closing: usize,
+    /// In a driver call that nobody waits for any more.
+    lost: usize,
 }
 
 struct Worker {
@@ -119,32 +124,55 @@ impl WorkerState {
 
 impl Workers {
     pub(crate) fn new(most: usize) -> Arc<Workers> {
-        Arc::new(Workers { most: most.max(1), pool: Mutex::default(), lost: AtomicUsize::new(0) })
+        Arc::new(Workers { most: most.max(1), pool: Mutex::default(), given_back: Notify::new() })
     }
     /// Threads that are inside a driver call nobody waits for any more.
     pub(crate) fn lost(&self) -> usize {
-        self.lost.load(Ordering::Relaxed)
+        self.pool().lost
     }
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// A thread for one session.
-    pub(crate) fn lease(self: &Arc<Self>) -> Result<Lease, DatabaseError> {
+    pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, DatabaseError> {
+        loop {
+            let given_back = self.given_back.notified();
+            if let Some(worker) = self.take()? {
+                worker.state.cancel.reset();
+                return Ok(Lease { worker: Some(worker), workers: Arc::downgrade(self) });
+            }
+            given_back.await;
+        }
+    }
+    /// `None`: one is on its way.
+    fn take(&self) -> Result<Option<Worker>, DatabaseError> {
         let mut pool = self.pool();
-        let worker = match pool.idle.pop() {
-            Some(worker) => worker,
-            None if pool.started < self.most => {
-                let worker = start_worker()?;
-                pool.started += 1;
-                worker
-            }
-            None => {
-                let detail = "every driver thread of this database is held by a call that has not come back";
-                return Err(DatabaseError::new(Failure::Unreachable, detail, format!("{detail}: {} of {}", self.lost(), self.most)));
-            }
-        };
-        worker.state.cancel.reset();
-        Ok(Lease { worker: Some(worker), workers: Arc::downgrade(self) })
+        if let Some(worker) = pool.idle.pop() {
+            return Ok(Some(worker));
+        }
+        if pool.started < self.most {
+            let worker = start_worker()?;
+            pool.started += 1;
+            return Ok(Some(worker));
+        }
+        if pool.closing > 0 {
+            return Ok(None);
+        }
+        let detail = "every driver thread of this database is held by a call that has not come back";
+        Err(DatabaseError::new(Failure::Unreachable, detail, format!("{detail}: {} of {} are lost", pool.lost, self.most)))
+    }
+    fn leave(&self, lost: bool) {
+        let mut pool = self.pool();
+        pool.closing += usize::from(!lost);
+        pool.lost += usize::from(lost);
+    }
+    fn give_back(&self, worker: Worker, lost: bool) {
+        let mut pool = self.pool();
+        pool.closing -= usize::from(!lost);
+        pool.lost -= usize::from(lost);
+        pool.idle.push(worker);
+        drop(pool);
+        self.given_back.notify_one();
     }
 }
 
@@ -228,10 +256,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let Some(worker) = self.worker.take() else { return };
         let lost = worker.state.is_busy();
-        if let Some(workers) = self.workers.upgrade()
-            && lost
-        {
-            workers.lost.fetch_add(1, Ordering::Relaxed);
+        if let Some(workers) = self.workers.upgrade() {
+            workers.leave(lost);
         }
         if lost {
             let returning = Lease { worker: Some(Worker { jobs: worker.jobs.clone(), state: worker.state.clone() }), workers: Weak::new() };
@@ -246,10 +272,7 @@ impl Drop for Lease {
                 tracing::debug!("an ODBC connection could not be closed in good order");
             }
             if let Some(workers) = workers.upgrade() {
-                if lost {
-                    workers.lost.fetch_sub(1, Ordering::Relaxed);
-                }
-                workers.pool().idle.push(worker);
+                workers.give_back(worker, lost);
             }
         };
         // The channel has room: a busy thread has taken its job out of it. Refused means that the thread is gone.
