@@ -109,7 +109,7 @@ impl PreparedHttp {
     }
 
     /// Whether the same request may be sent twice without harm.
-    fn repeatable(&self) -> bool {
+    pub(super) fn repeatable(&self) -> bool {
         self.method == Method::GET || self.method == Method::HEAD
     }
 }

@@ -139,6 +139,9 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, do
                 Some(body) => Some(context.evaluate(body, step, done).await?),
                 None => None,
             };
+            if !prepared.repeatable() {
+                writing.sent_outside();
+            }
             Ok(Done::of_value(http::call(context, step, plan, prepared, body).await?))
         }
         (Action::Map(expression), _) => Ok(Done::of_value(context.evaluate(expression, step, done).await?)),
@@ -174,10 +177,15 @@ fn empty(on_empty: OnEmpty) -> Box<Failed> {
     Failed::refused(refusal)
 }
 
-/// What stands in for a step that failed. Nothing found is an answer, no failure.
+/// Nothing found is an answer; a commit whose end is not known is nothing to pass over.
+fn is_failure(code: Code) -> bool {
+    !matches!(code, Code::Empty | Code::OutcomeUnknown)
+}
+
+/// What stands in for a step that failed.
 async fn instead(step: &Step, failed: Failed, writing: &mut Writing) -> Fallible<Done> {
     match &step.on_error {
-        Some(OnError::Value(value)) if failed.refusal.code != Code::Empty && writing.may_go_on().await => {
+        Some(OnError::Value(value)) if is_failure(failed.refusal.code) && writing.may_go_on(&step.action).await => {
             Ok(Done { value: Some(value.clone()), error: Some(failed.refusal.code), ..Done::default() })
         }
         // `stale` is served by the cache around the flow.

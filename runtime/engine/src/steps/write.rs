@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use spillgate_config::plan::{SqlStep, Step};
+use spillgate_config::plan::{Action, SqlStep, Step};
 use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
 use spillgate_model::{Code, Refusal, Rows};
 
@@ -23,6 +23,8 @@ pub(crate) struct Writing {
     committing: bool,
     /// An earlier transaction of this flow was committed.
     committed: bool,
+    /// A request that cannot be taken back was sent to a service.
+    outside: bool,
 }
 
 /// An open transaction.
@@ -103,13 +105,23 @@ impl Writing {
         Ok(())
     }
 
-    /// Whether a failed step may be passed over: what it wrote is rolled back, and nothing written before may be lost with it.
-    pub(super) async fn may_go_on(&mut self) -> bool {
-        let alone = self.open.as_ref().is_none_or(|open| open.writes <= 1);
-        if alone {
-            self.roll_back().await;
+    /// A request that cannot be taken back was sent to a service.
+    pub(super) fn sent_outside(&mut self) {
+        self.outside = true;
+    }
+
+    /// Whether a failed step may be passed over: what it wrote itself is rolled back, and nothing written before may be lost.
+    pub(super) async fn may_go_on(&mut self, failed: &Action) -> bool {
+        let Some(writes) = self.open.as_ref().map(|open| open.writes) else { return true };
+        match failed {
+            Action::Map(_) | Action::Http(_) | Action::Route => true,
+            Action::Sql(sql) if sql.write && writes <= 1 => {
+                self.roll_back().await;
+                true
+            }
+            // A failed statement may have spoiled the transaction that it shared with an earlier write.
+            Action::Sql(_) => false,
         }
-        alone
     }
 
     async fn roll_back(&mut self) -> bool {
@@ -125,6 +137,9 @@ impl Writing {
         let _told = tokio::time::timeout(patience, self.roll_back()).await;
         if self.committed && failed.refusal.code != Code::OutcomeUnknown {
             failed.refusal.detail.push_str(" What this flow wrote before to another database was committed.");
+        }
+        if self.committed || self.outside {
+            // The same call again would do that part twice.
             (failed.refusal.retryable, failed.refusal.retry_after) = (false, None);
         }
         failed
@@ -144,6 +159,11 @@ impl Writing {
         };
         if self.committed {
             return unknown("The deadline passed when a part of the flow was committed already.");
+        }
+        if self.outside {
+            return unknown(
+                "The deadline passed when a request had been sent to a service; what was written to the database was not committed.",
+            );
         }
         if !ended {
             return unknown("The deadline passed, and the database has not confirmed the rollback.");

@@ -96,6 +96,34 @@ async fn failures_of_a_service_are_upstream_errors() {
 }
 
 #[tokio::test]
+async fn a_request_that_was_sent_makes_a_failed_write_flow_not_retryable() {
+    let (host, task) = service(vec![answer("200 OK", "text/plain", "done")]).await;
+    let flow = format!(
+        r#"
+name = "ask"
+http = "POST /ask"
+effect = "write"
+deadline = "10s"
+[input.id]
+type = "integer"
+[[step]]
+name = "tell"
+http = {{ method = "POST", url = "http://{host}/tell", body = "{{'id': input.id}}", timeout = "2s", max_bytes = "1KiB" }}
+[[step]]
+name = "add"
+database = "main"
+sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = :id"
+max_affected = 1
+"#
+    );
+    let world = world(&host, &flow);
+    world.faults.next_writes.lock().expect("not poisoned").push_back(spillgate_connector::Failure::Passing);
+    let failed = world.refusal("ask", r#"{"id": 1}"#).await;
+    assert_eq!((failed.code, failed.retryable), (Code::DatabaseError, false));
+    task.await.expect("served");
+}
+
+#[tokio::test]
 async fn a_service_is_tried_again_and_may_be_replaced_by_a_value() {
     let busy = || answer("503 Busy", "text/plain", "");
     let (host, task) = service(vec![busy(), answer("200 OK", "text/plain", "fine"), busy(), busy()]).await;

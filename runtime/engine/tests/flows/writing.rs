@@ -175,6 +175,41 @@ max_affected = 1
 }
 
 #[tokio::test]
+async fn a_step_that_is_passed_over_takes_no_write_with_it() {
+    let flow = |step: &str| {
+        format!(
+            r#"
+name = "after"
+http = "POST /after"
+effect = "write"
+deadline = "10s"
+[input.id]
+type = "integer"
+[[step]]
+name = "add"
+database = "main"
+sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = :id"
+max_affected = 1
+[[step]]
+name = "bad"
+{step}
+on_error = {{ value = "none" }}
+"#
+        )
+    };
+    // The failed step has nothing to do with the transaction: it is committed.
+    let world = World::new(&[&flow("map = \"1 / (input.id - 1)\"")]);
+    assert_eq!(world.value("after", r#"{"id": 1}"#).await, "\"none\"");
+    assert_eq!(world.count("SELECT AMOUNT FROM STOCK"), 1);
+    // It failed inside the transaction: going on would lose the write before it, so the flow fails as a whole.
+    let read = "database = \"main\"\nsql = \"SELECT AMOUNT FROM STOCK WHERE ID = :id\"";
+    world.reload(&Settings::default(), &[&flow(read)]).expect("applied");
+    world.faults.fail_reads([Failure::Refused]);
+    assert_eq!(world.refusal("after", r#"{"id": 1}"#).await.code, Code::DatabaseError);
+    assert_eq!(world.count("SELECT AMOUNT FROM STOCK"), 1);
+}
+
+#[tokio::test]
 async fn a_write_that_failed_may_be_passed_over_only_where_nothing_else_is_lost() {
     let flow = |first: &str| {
         format!(
