@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. An expression reads `input.NAME`, `tenant.NAME` and `steps.NAME.{rows,value,error}` and nothing else; every function it
-//!    calls stands in one table ([`functions`]). Both are checked when it is compiled.
+//!    calls stands in one table. Both are checked when it is compiled.
 //! 2. Before it runs, a bound on its steps is computed from its tree and the sizes of what it reads; above
 //!    [`MAX_COST`] it is refused. Every copied byte is part of that bound, so memory is bounded with it.
 //! 3. It never panics and never overflows the stack: depth is bounded when compiled, a panic below is an error.
