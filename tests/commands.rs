@@ -100,6 +100,27 @@ fn a_flow_whose_own_test_fails_ends_with_one_and_says_what_differs() {
 }
 
 #[test]
+fn a_test_of_a_flow_that_writes_runs_the_write_and_keeps_nothing() {
+    let folder = folder("rehearsal");
+    assert!(spillgate(&["init", folder.to_str().expect("a plain path")]).status.success());
+    let server_file = std::fs::read_to_string(folder.join("server.toml")).expect("written");
+    let writable = server_file.replace("connection = \"example.db\"", "connection = \"example.db\"\naccess = \"read-write\"");
+    std::fs::write(folder.join("server.toml"), writable).expect("changed");
+    let flow = "name = \"learn\"\nabout = \"Learns a greeting.\"\nhttp = \"POST /greetings\"\neffect = \"write\"\n[input.words]\ntype = \"text\"\nabout = \"Words.\"\n[[step]]\nname = \"learn\"\ndatabase = \"example\"\nsql = \"INSERT INTO GREETING VALUES ('es', :words) RETURNING LANGUAGE\"\ncolumns = { LANGUAGE = \"text\" }\n[[test]]\nname = \"spanish\"\ntenant = \"first-agent\"\ngiven = { words = \"Buenos dias\" }\nexpect = { status = 200, body = { affected = 1 } }\n";
+    std::fs::write(folder.join("flows/learn.toml"), flow).expect("written");
+    // Kept, the second run would meet the first one's row: LANGUAGE is the primary key.
+    for _ in 0..2 {
+        let tested = spillgate(&with_config("test", &folder.join("server.toml")));
+        assert!(tested.status.success(), "{}", text(&tested.stdout));
+    }
+    let rows: i64 = rusqlite::Connection::open(folder.join("example.db"))
+        .and_then(|connection| connection.query_row("SELECT count(*) FROM GREETING", [], |row| row.get(0)))
+        .expect("a count");
+    assert_eq!(rows, 3);
+    std::fs::remove_dir_all(&folder).expect("cleaned");
+}
+
+#[test]
 fn usage_errors_end_with_two_and_schemas_are_json() {
     for arguments in [&["serve"][..], &["nonsense"], &[], &["check", "--config"]] {
         assert_eq!(spillgate(arguments).status.code(), Some(2), "{arguments:?}");

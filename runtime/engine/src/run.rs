@@ -169,7 +169,7 @@ async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
 
 async fn write_to_its_end(inner: &Inner, call: &Call, notes: &Notes) -> Outcome {
     let context = Context::new(inner, call, notes);
-    let mut writing = Writing::default();
+    let mut writing = Writing::new(call.stubs.is_some());
     let ended = timeout_at(context.deadline, steps::run(&context, &mut writing)).await;
     let failed = match ended {
         Ok(Ok(outcome)) => return outcome,

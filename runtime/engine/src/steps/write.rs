@@ -25,6 +25,8 @@ pub(crate) struct Writing {
     committed: bool,
     /// A request that cannot be taken back was sent to a service.
     outside: bool,
+    /// A test of the flow: everything runs, nothing is kept.
+    rehearsal: bool,
 }
 
 /// An open transaction.
@@ -42,6 +44,11 @@ impl Transaction {
 }
 
 impl Writing {
+    /// `rehearsal`: transactions are rolled back where they would be committed.
+    pub(crate) fn new(rehearsal: bool) -> Self {
+        Writing { rehearsal, ..Writing::default() }
+    }
+
     /// The open transaction if it is on this database; one on another database is committed first.
     pub(super) async fn on(&mut self, database: usize) -> Fallible<Option<&mut Transaction>> {
         if self.open.as_ref().is_some_and(|open| open.database != database) {
@@ -95,6 +102,9 @@ impl Writing {
 
     /// Commits what is open.
     pub(super) async fn commit(&mut self) -> Fallible<()> {
+        if self.rehearsal {
+            self.roll_back().await;
+        }
         let Some(open) = &mut self.open else { return Ok(()) };
         self.committing = true;
         let result = open.seat.commit().await;
