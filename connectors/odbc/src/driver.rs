@@ -9,7 +9,8 @@
 //!    that is gone.
 //! 2. A statement is used by one thread. The exception is [`CancelPoint`], which reaches it only while it is armed, and
 //!    a statement is disarmed before it is freed.
-//! 3. No answer of a driver panics: lengths are checked against the buffers they speak of.
+//! 3. Whoever calls into a driver holds [`enter`]'s guard, so that the process does not end under it.
+//! 4. No answer of a driver panics: lengths are checked against the buffers they speak of.
 
 #![allow(unsafe_code)]
 
@@ -17,10 +18,12 @@ mod buffers;
 mod cancel;
 mod connection;
 mod diagnostics;
+mod exit;
 mod statement;
 
 pub(crate) use buffers::{Column, Field, Layout, Parameter, Rowset};
 pub(crate) use cancel::CancelPoint;
 pub(crate) use connection::{Connection, Transaction};
 pub(crate) use diagnostics::{Diagnostics, Outcome};
+pub(crate) use exit::enter;
 pub(crate) use statement::{ResultColumn, Statement};

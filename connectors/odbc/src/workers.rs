@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use spillgate_connector::{DatabaseError, Failure};
 use tokio::sync::{Notify, oneshot};
 
-use crate::driver::CancelPoint;
+use crate::driver::{self, CancelPoint};
 use crate::link::Link;
 
 /// When a cancel is repeated if the thread has not come back: one that arrives before the statement is sent ends nothing. Not at
@@ -189,8 +189,11 @@ fn start_worker() -> Result<Worker, DatabaseError> {
 fn serve(work: &Receiver<Job>) {
     let mut link = None;
     while let Ok(job) = work.recv() {
+        let _in_the_driver = driver::enter();
         job(&mut link);
     }
+    let _in_the_driver = driver::enter();
+    drop(link);
 }
 
 /// A thread, held by one session. Dropped, it closes its connection by itself and goes back to the others.
@@ -241,7 +244,10 @@ impl Lease {
                 if !state.is_busy() {
                     return;
                 }
-                state.cancel.cancel();
+                {
+                    let _in_the_driver = driver::enter();
+                    state.cancel.cancel();
+                }
                 if state.idle_within(CANCEL_AGAIN * (1 << again)) {
                     return;
                 }

@@ -12,6 +12,7 @@ use odbc_api::sys::{
 };
 
 use super::diagnostics::{Diagnostics, outcome};
+use super::exit;
 
 const AUTOCOMMIT_OFF: usize = 0;
 const AUTOCOMMIT_ON: usize = 1;
@@ -81,6 +82,8 @@ impl Connection {
                 DriverConnectOption::NoPrompt,
             )
         };
+        // Connected or not: the driver is loaded.
+        exit::wait_at_exit();
         outcome(returned, HandleType::Dbc, connection.0.as_handle())?;
         Ok(Rc::new(Connection { handle: connection.take() }))
     }
