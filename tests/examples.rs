@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use spillgate_test_support::derby::Derby;
+use spillgate_test_support::odbc::db2_connection;
+use spillgate_test_support::shim::Shim;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -113,6 +117,22 @@ async fn the_postgres_example_passes_its_own_tests_on_a_real_server() {
     drop(client);
     connection.await.expect("no panic").expect("a clean end");
     let output = spillgate("test", &root().join("flows/postgres/server.toml"), &[("FLEET_URL", &url)]);
+    let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{shown}");
+}
+
+#[test]
+fn the_db2_example_passes_its_own_tests_through_ibms_driver() {
+    let derby = Derby::shared();
+    let schema = fs::read_to_string(root().join("flows/db2/schema.sql")).expect("the script is there");
+    let code: String = schema.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
+    for statement in code.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+        derby.run(statement);
+    }
+    let link = Shim::to(derby.address());
+    let connection = db2_connection(link.address());
+    let settings = [("FLEET_CONNECTION", connection.as_str()), ("FLEET_WRITE_CONNECTION", connection.as_str())];
+    let output = spillgate("test", &root().join("flows/db2/server.toml"), &settings);
     let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{shown}");
 }
