@@ -13,7 +13,7 @@ use crate::keys::server::CLASSES;
 use crate::place::{Located, Place, Setting};
 use crate::plan::{Admin, Class, Flow, Limit, ServerPlan, TenantPlan};
 use crate::raw::{Raw, printable};
-use crate::typed;
+use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
 
 use super::roots::Roots;
@@ -161,13 +161,15 @@ fn attributes(checker: &mut Checker<'_>, table: &Table) -> BTreeMap<Arc<str>, Va
 }
 
 /// Text stays text; decimals are written as text and take their type from the input that reads them.
-fn attribute(raw: &Raw) -> Result<Value, String> {
+fn attribute(raw: &Raw) -> Result<Value, Problem> {
     match raw {
-        Raw::Text(text) => Ok(Value::Text(text.as_str().into())),
+        Raw::Text(_) => typed::from_raw(Type::Text, raw),
         Raw::Integer(_) => typed::from_raw(Type::Integer, raw),
-        Raw::Boolean(value) => Ok(Value::Boolean(*value)),
-        Raw::Float(text) => Err(format!("expected text, a whole number, true or false, found {text}; write a decimal as text: \"{text}\"")),
-        other => Err(format!("expected text, a whole number, true or false, found {}", other.show())),
+        Raw::Boolean(_) => typed::from_raw(Type::Boolean, raw),
+        Raw::Float(text) => {
+            Err(format!("expected text, a whole number, true or false, found {text}; write a decimal as text: \"{text}\"").into())
+        }
+        other => Err(format!("expected text, a whole number, true or false, found {}", other.show()).into()),
     }
 }
 

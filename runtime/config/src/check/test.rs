@@ -9,7 +9,7 @@ use crate::fault::did_you_mean;
 use crate::place::{Located, Place};
 use crate::plan::{Action, FlowTest, SqlStep, Step, StubRow};
 use crate::raw::{Raw, printable};
-use crate::typed;
+use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
 
 use super::expression::StepName;
@@ -115,7 +115,7 @@ fn stub(checker: &mut Checker<'_>, sql: &SqlStep, raw: &Raw, place: &Place) -> V
 }
 
 /// A cell of the declared type, or of the type TOML gives it.
-fn read(kind: Option<Type>, raw: &Raw) -> Result<Value, String> {
+fn read(kind: Option<Type>, raw: &Raw) -> Result<Value, Problem> {
     let kind = kind.unwrap_or(match raw {
         Raw::Integer(_) => Type::Integer,
         Raw::Float(_) => Type::Number,

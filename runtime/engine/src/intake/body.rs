@@ -8,9 +8,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use spillgate_config::typed::{self, Problem};
 use spillgate_model::{Code, Refusal, limits};
-
-use super::convert::{self, Problem};
 
 /// Most fields of a body: all inputs of the largest flow, `cursor` and `size`, and as many mistakes.
 const FIELDS: usize = 2 * (limits::INPUTS_PER_FLOW + 2);
@@ -31,7 +30,7 @@ pub(super) fn entries(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &str)>, Refusal>
 /// The items of a JSON list, one more than allowed at most.
 pub(super) fn items(json: &str) -> Result<Vec<&str>, Problem> {
     if !json.starts_with('[') {
-        return Err(Problem::Owned(format!("expected a list, found {}", convert::kind_of(json))));
+        return Err(Problem::Owned(format!("expected a list, found {}", typed::json_kind(json))));
     }
     let mut reader = serde_json::Deserializer::from_str(json);
     // The text was read once already, so it is a list; past the limit the rest is not looked at.

@@ -11,9 +11,6 @@
 //! It refuses: I/O, waiting, knowing HTTP beyond the spelling of paths and query strings.
 
 mod body;
-mod bounds;
-mod calendar;
-mod convert;
 mod path;
 mod query;
 #[cfg(test)]
@@ -23,11 +20,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use spillgate_config::plan::{Flow, Input, TenantPlan};
+use spillgate_config::typed::{self, Problem};
 use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal, Type, Value, limits};
 
 use crate::PageRequest;
-use convert::{Problem, Raw};
 pub use path::PathTemplate;
 
 /// The input that asks a paged flow for a later page.
@@ -74,6 +71,30 @@ struct Entries<'a> {
     query: &'a str,
     /// Name and JSON text, in the order they came.
     body: Vec<(Cow<'a, str>, &'a str)>,
+}
+
+/// A path or query part whose percent-encoding is broken.
+const UNREADABLE: Problem = Cow::Borrowed("is not percent-encoded UTF-8");
+
+/// A value as it came.
+enum Raw<'a> {
+    /// From a path or query.
+    Text(Cow<'a, str>),
+    /// The JSON text of one value, well-formed.
+    Json(&'a str),
+}
+
+impl Raw<'_> {
+    fn is_null(&self) -> bool {
+        matches!(self, Raw::Json("null"))
+    }
+
+    fn read(&self, kind: Type) -> Result<Value, Problem> {
+        match self {
+            Raw::Text(text) => typed::from_text(kind, text),
+            Raw::Json(json) => typed::from_json(kind, json),
+        }
+    }
 }
 
 /// How often a field came.
@@ -208,7 +229,7 @@ fn from_caller(position: usize, input: &Input, entries: &Entries<'_>, faults: &m
     match entries.find(Some(position), &input.name) {
         Found::Omitted if input.required => Err(Problem::Borrowed("is required")),
         Found::Omitted => Ok(input.default.clone()),
-        Found::Unreadable => Err(convert::UNREADABLE),
+        Found::Unreadable => Err(UNREADABLE),
         Found::Once(raw) if raw.is_null() => {
             if input.required {
                 Err(Problem::Borrowed("is required and may not be null"))
@@ -216,8 +237,11 @@ fn from_caller(position: usize, input: &Input, entries: &Entries<'_>, faults: &m
                 Ok(Value::Null)
             }
         }
-        Found::Once(raw) if input.list => list_of(input, &raw, faults),
-        Found::Once(raw) => one_of(input, &raw),
+        Found::Once(raw) if input.list => list_of(input, raw, faults),
+        Found::Once(raw) => {
+            let value = raw.read(input.kind)?;
+            input.check(&value).map(|()| value)
+        }
         // A list may come as a repeated query key; whatever else came twice has no single meaning.
         Found::Repeated if input.list && entries.body.is_empty() && entries.in_path(position).is_none() => {
             let items = query::values(entries.query, &input.name).map(|text| text.map(Raw::Text));
@@ -227,32 +251,25 @@ fn from_caller(position: usize, input: &Input, entries: &Entries<'_>, faults: &m
     }
 }
 
-fn one_of(input: &Input, raw: &Raw<'_>) -> Result<Value, Problem> {
-    let value = convert::scalar(input.kind, raw)?;
-    bounds::check_length(input, &value)?;
-    bounds::check(input, &value).map(|()| value)
-}
-
-fn list_of(input: &Input, raw: &Raw<'_>, faults: &mut Faults) -> Result<Value, Problem> {
+fn list_of(input: &Input, raw: Raw<'_>, faults: &mut Faults) -> Result<Value, Problem> {
     match raw {
-        Raw::Text(text) => collect(input, std::iter::once(Some(Raw::Text(text.clone()))), faults),
+        Raw::Text(_) => collect(input, std::iter::once(Some(raw)), faults),
         Raw::Json(json) => collect(input, body::items(json)?.into_iter().map(|item| Some(Raw::Json(item))), faults),
     }
 }
 
 fn collect<'a>(input: &Input, items: impl Iterator<Item = Option<Raw<'a>>>, faults: &mut Faults) -> Result<Value, Problem> {
-    let mut values = Vec::new();
-    for (index, raw) in items.enumerate() {
-        if index == limits::LIST_ITEMS {
-            return Err(Problem::Owned(format!("has more than {} items", limits::LIST_ITEMS)));
-        }
-        let item = raw.ok_or(convert::UNREADABLE).and_then(|raw| convert::scalar(input.kind, &raw));
-        match item.and_then(|value| bounds::check(input, &value).map(|()| value)) {
+    let (mut values, mut count) = (Vec::new(), 0);
+    // One more than allowed is enough to refuse them.
+    for (index, raw) in items.take(limits::LIST_ITEMS + 1).enumerate() {
+        count = index + 1;
+        let item = raw.ok_or(UNREADABLE).and_then(|raw| raw.read(input.kind));
+        match item.and_then(|value| input.check_item(&value).map(|()| value)) {
             Ok(value) => values.push(value),
             Err(problem) => faults.add(&format!("{}[{index}]", input.name), problem),
         }
     }
-    bounds::check_items(input, values.len())?;
+    input.check_count(count)?;
     Ok(Value::List(values.into()))
 }
 
@@ -262,9 +279,9 @@ fn page_of(flow: &Flow, entries: &Entries<'_>, faults: &mut Faults) -> PageReque
     let mut read = |name: &str, kind: Type| match entries.find(None, name) {
         Found::Omitted => None,
         Found::Once(raw) if raw.is_null() => None,
-        Found::Once(raw) => convert::scalar(kind, &raw).map_err(|problem| faults.add(name, problem)).ok(),
+        Found::Once(raw) => raw.read(kind).map_err(|problem| faults.add(name, problem)).ok(),
         Found::Unreadable => {
-            faults.add(name, convert::UNREADABLE);
+            faults.add(name, UNREADABLE);
             None
         }
         Found::Repeated => {
