@@ -82,7 +82,7 @@ pub(crate) fn too_late(doing: Doing, working: &str) -> Box<Failed> {
 
 fn sentence(error: &DatabaseError) -> String {
     match &error.sqlstate {
-        Some(state) => format!("{} (SQLSTATE {state})", error.detail),
-        None => error.detail.clone(),
+        Some(state) if !error.detail.contains(&**state) => format!("{} (SQLSTATE {state})", error.detail),
+        _ => error.detail.clone(),
     }
 }

@@ -72,43 +72,60 @@ macro_rules! codes {
 
 codes! {
     InvalidInput "invalid_input" 400 Caller No "The input does not fit the flow" "Correct the named fields and call again; the same input will fail again.";
-    Malformed "malformed" 400 Caller No "The request could not be read" "Send well-formed JSON (or query parameters) as the flow's schema describes.";
-    MethodNotAllowed "method_not_allowed" 405 Caller No "Another method is needed" "Use the method named in the Allow header.";
-    TooLarge "too_large" 413 Caller No "The request body is too large" "Send a smaller body; the limit is in this reply.";
-    Unauthenticated "unauthenticated" 401 Caller No "No valid key" "Ask the operator for a key; trying other keys or tools will not help.";
-    Forbidden "forbidden" 403 Caller No "Not allowed" "This caller may not do this; do not try other ways to reach the same data.";
-    UnknownFlow "unknown_flow" 404 Caller No "No such flow" "Read /openapi.json for the flows this key may call.";
-    UnknownPage "unknown_page" 404 Caller No "No such page" "Check the path against the documentation of this listener.";
+    Malformed "malformed" 400 Caller No "The request could not be read" "Correct what detail names so that body, query and headers are as /openapi.json describes; the same request will fail again.";
+    MethodNotAllowed "method_not_allowed" 405 Caller No "Another method is needed" "Call again with a method named in the Allow header.";
+    TooLarge "too_large" 413 Caller No "The request body is too large" "Send a smaller body; waiting or switching tools will not help.";
+    Unauthenticated "unauthenticated" 401 Caller No "No valid key" "Send the key you were given as `Authorization: Bearer KEY`, or ask the operator for one; trying other keys or tools will not help.";
+    Forbidden "forbidden" 403 Caller No "Not allowed" "Stop and report that this is not allowed; other keys, tools or ways to the same data are not allowed either.";
+    UnknownFlow "unknown_flow" 404 Caller No "No such flow" "Read /openapi.json and call a flow listed there; a flow that is missing there cannot be reached in another way.";
+    UnknownPage "unknown_page" 404 Caller No "No such page" "Check the path; what a key may call is listed in /openapi.json of the flow listener.";
     UnknownJob "unknown_job" 404 Caller No "No such job" "Check the job id; a job is visible only to the tenant that started it.";
-    Empty "empty" 404 Caller No "Nothing found" "No row matches this input; check the identifiers instead of calling again.";
-    ResultGone "result_gone" 410 Caller No "The result is no longer kept" "The job ended; its result was dropped, so read the data with another flow.";
+    Empty "empty" 404 Caller No "Nothing found" "Check the identifiers you sent; nothing matches them, and the same call will find nothing again.";
+    ResultGone "result_gone" 410 Caller No "The result is no longer kept" "Read the data with another flow; the job ended and its result was dropped.";
     ConflictRunning "conflict_running" 409 Caller After "The first call with this key still runs" "Wait and repeat with the same key; a new key would do the work twice.";
-    ConflictUnique "conflict_unique" 409 Flow No "This was already done for the same business key" "Do not repeat it under another key; read the current state instead.";
-    KeyReused "key_reused" 422 Caller No "The key was used with another input" "Use a fresh idempotency key for a different input.";
+    ConflictUnique "conflict_unique" 409 Flow No "This was already done for the same business key" "Read the current state and do not repeat the work under another key; it was already done.";
+    KeyReused "key_reused" 422 Caller No "The key was used with another input" "Send a fresh idempotency key for a different input, or the first input with this key.";
     KeyRequired "key_required" 400 Caller No "An idempotency key is required" "Send an Idempotency-Key header with a value of your own for this piece of work.";
     ItemTooLarge "item_too_large" 413 Caller No "The item could never fit" "Make the item smaller; waiting will not help.";
     RateExceeded "rate_exceeded" 429 Tenant After "Too many calls" "Wait for retry_after_ms, then go on more slowly; splitting the task or switching tools draws on the same limit.";
     InFlightExceeded "in_flight_exceeded" 429 Tenant After "Too many calls at once" "Wait for running calls to end before sending more; other tools draw on the same limit.";
-    QueueFull "queue_full" 429 Tenant After "The queue is full" "Wait for retry_after_ms; the work was not accepted.";
-    RunExhausted "run_exhausted" 429 Run No "The run has used up its budget" "Stop calling tools for this task and report what is known so far.";
-    RepeatsExhausted "repeats_exhausted" 429 Tenant No "Too many repeats of failing calls" "Stop repeating; the cause has not changed and other tools reach the same limit.";
+    QueueFull "queue_full" 429 Tenant After "The queue is full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools fills the same queue.";
+    RunExhausted "run_exhausted" 429 Run No "The run has used up its budget" "Stop calling tools for this task and report what is known so far; splitting the task or switching tools draws on the same budget.";
+    RepeatsExhausted "repeats_exhausted" 429 Tenant No "Too many repeats of failing calls" "Stop repeating this call and report what failed; the cause has not changed, and other tools reach the same limit.";
     BreakerOpen "breaker_open" 503 Database After "The database is not answering well" "Wait until valid_until; splitting the task or switching tools reaches the same database.";
-    DatabaseUnreachable "database_unreachable" 503 Database After "The database cannot be reached" "Wait for retry_after_ms; splitting the task or switching tools reaches the same database.";
-    DatabaseError "database_error" 502 Database ByCase "The database refused the statement" "If retryable is false, change the input or report the problem; calling again as is will fail again.";
-    ValueInexact "value_inexact" 502 Flow No "A value cannot be given exactly" "Report the named column to the flow's owner; calling again will fail again.";
-    ResultTooLarge "result_too_large" 502 Flow No "One value is larger than the flow allows" "Ask for less, or report the named column to the flow's owner.";
+    DatabaseUnreachable "database_unreachable" 503 Database After "The database cannot be reached" "If retryable is true, call again after retry_after_ms, else report it to the operator; splitting the task or switching tools reaches the same database.";
+    DatabaseError "database_error" 502 Database ByCase "The database refused the statement" "If retryable is true, call again after retry_after_ms; if not, change the input or report the problem, for the same call will fail again.";
+    ValueInexact "value_inexact" 502 Flow No "A value cannot be given exactly" "Report the named column to the flow's owner; the same call will fail again.";
+    ResultTooLarge "result_too_large" 502 Flow No "One value is larger than the flow allows" "Report the named column to the flow's owner or ask for rows without that value; the same call will fail again.";
     Overloaded "overloaded" 503 Database After "Too much work is waiting for this database" "Wait for retry_after_ms; splitting the task or switching tools adds to the same line.";
-    WaitTooLong "wait_too_long" 503 Database After "The wait would outlast the deadline" "Wait for retry_after_ms, or allow a longer deadline.";
-    MemoryFull "memory_full" 503 Server After "No memory is free for this call" "Wait for retry_after_ms, or ask for fewer rows.";
-    StoreFull "store_full" 503 Server After "The store is full" "Wait for retry_after_ms; the work was not accepted.";
-    DiskLow "disk_low" 503 Server After "The volume is nearly full" "Wait for retry_after_ms; the work was not accepted.";
-    Recovering "recovering" 503 Server After "The store is starting" "Wait for retry_after_ms; the work was not accepted.";
+    WaitTooLong "wait_too_long" 503 Database After "The wait would outlast the deadline" "Call again after retry_after_ms; splitting the task or switching tools waits in the same line.";
+    MemoryFull "memory_full" 503 Server After "No memory is free for this call" "If retryable is true, call again after retry_after_ms, else report it to the operator; splitting the task or switching tools draws on the same memory.";
+    StoreFull "store_full" 503 Server After "The store is full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools fills the same store.";
+    DiskLow "disk_low" 503 Server After "The volume is nearly full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools needs the same disk.";
+    Recovering "recovering" 503 Server After "The store is starting" "Send the work again after retry_after_ms, for it was not accepted; other tools wait for the same start.";
     StoreFailed "store_failed" 503 Server No "The store has stopped" "Report this to the operator; durable work is not accepted until it is mended.";
     Draining "draining" 503 Server After "The server is stopping" "Call again after retry_after_ms; another instance will answer.";
-    DeadlineExceeded "deadline_exceeded" 504 Flow ByCase "The deadline passed" "Ask for less or allow more time; calling again at once makes the same work run again.";
-    OutcomeUnknown "outcome_unknown" 504 Flow No "It is not known whether the write happened" "Do not repeat it; read the current state first and report what you find.";
-    Stopped "stopped" 503 Server No "Stopped by an operator" "Stop calling; an operator has switched this off.";
-    UpstreamError "upstream_error" 502 Flow ByCase "A service behind the flow failed" "If retryable is false, report the problem; calling again will fail again.";
+    DeadlineExceeded "deadline_exceeded" 504 Flow ByCase "The deadline passed" "Ask for less (a narrower filter, a smaller page), and if you shortened the deadline allow more; the same call would only run the same work again.";
+    OutcomeUnknown "outcome_unknown" 504 Flow No "It is not known whether the write happened" "Read the current state first and report what you find; do not repeat the write, which may have happened.";
+    Stopped "stopped" 503 Server No "Stopped by an operator" "Stop calling and report that an operator has switched this off; waiting or switching tools will not help.";
+    UpstreamError "upstream_error" 502 Flow ByCase "A service behind the flow failed" "If retryable is true, call again a little later; if not, report the problem, for the same call will fail again.";
     ConfigRefused "config_refused" 422 Caller No "The configuration has faults and was not applied" "Correct the named places and reload; what ran before still runs.";
-    Internal "internal" 500 Server No "A fault of this server" "Report the request_id to the operator; calling again will probably fail again.";
+    Internal "internal" 500 Server No "A fault of this server" "Report the request_id to the operator; the same call will probably fail again.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_one_sentence_that_begins_with_what_to_do() {
+        for code in Code::ALL {
+            let (name, advice) = (code.name(), code.advice());
+            assert!(advice.ends_with('.') && !advice[..advice.len() - 1].contains(". "), "{name}: one sentence, found {advice:?}");
+            assert!(advice.len() <= 200, "{name}: short enough to be read, found {} bytes", advice.len());
+            assert!(!["The ", "This ", "No ", "It "].iter().any(|start| advice.starts_with(start)), "{name}: what to do comes first");
+            let waits = advice.contains("retry_after_ms") || advice.contains("valid_until") || advice.contains("Wait");
+            assert!(code.retryable() != Retryable::No || !waits, "{name}: nothing is waited for where waiting cannot help");
+        }
+    }
 }
