@@ -125,6 +125,11 @@ fn usage_errors_end_with_two_and_schemas_are_json() {
     for arguments in [&["serve"][..], &["nonsense"], &[], &["check", "--config"]] {
         assert_eq!(spillgate(arguments).status.code(), Some(2), "{arguments:?}");
     }
+    for later in [&["queue", "inspect", "--data", "data"][..], &["control", "export"]] {
+        let refused = spillgate(later);
+        assert_eq!(refused.status.code(), Some(2), "{later:?}");
+        assert!(text(&refused.stderr).contains("not available yet"), "{}", text(&refused.stderr));
+    }
     for of in ["server", "flow"] {
         let schema: serde_json::Value = serde_json::from_slice(&spillgate(&["schema", of]).stdout).expect("JSON");
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");

@@ -30,10 +30,10 @@ pub struct Explained {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ExplainError {
-    #[error("there is no tenant {0}")]
-    UnknownTenant(String),
-    #[error("there is no flow {0}")]
-    UnknownFlow(String),
+    #[error("there is no tenant {0}; there are: {1}")]
+    UnknownTenant(String, String),
+    #[error("there is no flow {0}; there are: {1}")]
+    UnknownFlow(String, String),
     #[error("tenant {tenant} may not call {flow}: its `flows` are {allowed}")]
     NotAllowed { tenant: String, flow: String, allowed: String },
 }
@@ -41,8 +41,11 @@ pub enum ExplainError {
 /// Every limit that applies when `tenant` calls `flow`, the tenant's first, then the flow's, its databases', the server's.
 pub fn explain(plan: &Plan, tenant: &str, flow: &str) -> Result<Vec<Explained>, ExplainError> {
     let known = plan.tenants.iter().find(|known| &*known.name == tenant);
-    let caller = known.ok_or_else(|| ExplainError::UnknownTenant(tenant.into()))?;
-    let called = plan.flows.iter().find(|known| &*known.name == flow).ok_or_else(|| ExplainError::UnknownFlow(flow.into()))?;
+    let tenants = || names(plan.tenants.iter().map(|known| &*known.name));
+    let caller = known.ok_or_else(|| ExplainError::UnknownTenant(tenant.into(), tenants()))?;
+    let flows = || names(plan.flows.iter().map(|known| &*known.name));
+    let known = plan.flows.iter().find(|known| &*known.name == flow);
+    let called = known.ok_or_else(|| ExplainError::UnknownFlow(flow.into(), flows()))?;
     if !caller.may_call(flow) {
         let allowed = caller.flows.join(", ");
         return Err(ExplainError::NotAllowed { tenant: tenant.into(), flow: flow.into(), allowed });
@@ -61,4 +64,8 @@ pub fn explain(plan: &Plan, tenant: &str, flow: &str) -> Result<Vec<Explained>, 
         lines.map(|line| Explained { name: line.name.clone(), value: line.value.clone(), origin: line.origin.clone() }).collect::<Vec<_>>()
     };
     Ok(subjects.iter().flat_map(of).collect())
+}
+
+fn names<'a>(known: impl Iterator<Item = &'a str>) -> String {
+    known.collect::<Vec<_>>().join(", ")
 }

@@ -57,6 +57,20 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         of: SchemaOf,
     },
+    /// Not available yet: comes with the durable queue
+    #[command(hide = true)]
+    Queue(Later),
+    /// Not available yet: comes with isolation between tenants
+    #[command(hide = true)]
+    Control(Later),
+}
+
+/// A command of a later version: whatever is asked of it, it says so.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Later {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _asked: Vec<String>,
 }
 
 #[derive(clap::Args)]

@@ -8,6 +8,10 @@ use spillgate_config::Fault;
 use crate::cli::{Format, SchemaOf};
 use crate::wiring;
 
+fn counted((count, word): (usize, &str)) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Prints faults: text on standard error, JSON on standard output.
 pub(crate) fn print_faults(faults: &[Fault], format: Format) {
     match format {
@@ -15,7 +19,7 @@ pub(crate) fn print_faults(faults: &[Fault], format: Format) {
             for fault in faults {
                 eprintln!("{fault}");
             }
-            eprintln!("{} fault{}", faults.len(), if faults.len() == 1 { "" } else { "s" });
+            eprintln!("{}", counted((faults.len(), "fault")));
         }
         Format::Json => println!("{}", serde_json::json!({ "faults": faults })),
     }
@@ -44,13 +48,9 @@ pub(crate) fn check(config: &Path, format: Format) -> anyhow::Result<ExitCode> {
     }
     match format {
         Format::Text => {
-            println!(
-                "{} flows, {} databases, {} tenants: no faults (version {})",
-                plan.flows.len(),
-                plan.databases.len(),
-                plan.tenants.len(),
-                plan.version
-            );
+            let [flows, databases, tenants] =
+                [(plan.flows.len(), "flow"), (plan.databases.len(), "database"), (plan.tenants.len(), "tenant")].map(counted);
+            println!("{flows}, {databases}, {tenants}: no faults (version {})", plan.version);
             for (name, guard) in guards {
                 println!("read-only on {name}: {guard}");
             }
@@ -99,4 +99,10 @@ pub(crate) fn schema(of: SchemaOf) -> anyhow::Result<ExitCode> {
     };
     println!("{}", serde_json::to_string_pretty(&schema)?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A command of a later version: a usage error that says so.
+pub(crate) fn not_available_yet(command: &str, stage: &str) -> ExitCode {
+    eprintln!("spillgate: `{command}` is not available yet: it comes with {stage}");
+    ExitCode::from(2)
 }

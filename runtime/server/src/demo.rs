@@ -79,6 +79,8 @@ pub(crate) fn make_database(path: &Path) -> anyhow::Result<()> {
 
 fn print_calls(data: &Path, bound: &serve::Bound) {
     let (flows, admin) = (bound.listen, bound.admin_listen);
+    // As it was started: after `make demo` it is on nobody's PATH.
+    let program = std::env::args().next().unwrap_or_else(|| "spillgate".into());
     println!(
         "\
 The fleet example answers on http://{flows} (admin on http://{admin}). Try:
@@ -96,7 +98,7 @@ The fleet example answers on http://{flows} (admin on http://{admin}). Try:
   # what this key may call, as OpenAPI 3.1
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/openapi.json
   # by name, from another terminal
-  SPILLGATE_KEY=demo-agent spillgate call truck_position id=7 --url http://{flows}
+  SPILLGATE_KEY=demo-agent {program} call truck_position id=7 --url http://{flows}
   # the operator's side
   curl -s -H 'Authorization: Bearer demo-admin' http://{admin}/admin/v1/databases
   curl -s -H 'Authorization: Bearer demo-admin' http://{admin}/metrics

@@ -44,5 +44,7 @@ fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
         cli::Command::Explain { config, tenant, flow } => commands::explain(&config, &tenant, &flow),
         cli::Command::Call(options) => call::run(&options),
         cli::Command::Schema { of } => commands::schema(of),
+        cli::Command::Queue(_) => Ok(commands::not_available_yet("queue", "the durable queue")),
+        cli::Command::Control(_) => Ok(commands::not_available_yet("control", "isolation between tenants")),
     }
 }
