@@ -70,7 +70,7 @@ pub struct Plan {
     /// Configuration files read (server file, includes, flows, statements): what the folder watch looks at.
     pub files: Vec<PathBuf>,
     /// What each of `files` said when it was proven. Holds keys that are written out in them: never shown.
-    pub texts: Vec<Arc<str>>,
+    pub texts: Vec<Secret>,
     /// Files that secrets were read from: the folder watch looks at them too.
     pub secret_files: Vec<PathBuf>,
     /// What the secrets were.

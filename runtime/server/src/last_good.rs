@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use spillgate_config::Plan;
 use spillgate_config::source::{Disk, Source, SourceError};
+use spillgate_model::Secret;
 
 use crate::private_file;
 
@@ -35,7 +36,7 @@ impl Source for Snapshot {
 
 /// Keeps the texts `plan` was proven from. A failure is logged: it must not stop a good configuration.
 pub(crate) fn save(plan: &Plan) {
-    let files: BTreeMap<&PathBuf, &str> = plan.files.iter().zip(plan.texts.iter().map(|text| &**text)).collect();
+    let files: BTreeMap<&PathBuf, &str> = plan.files.iter().zip(plan.texts.iter().map(Secret::expose)).collect();
     let written = serde_json::to_vec(&files).map_err(std::io::Error::from).and_then(|bytes| {
         fs::create_dir_all(&plan.server.data_dir)?;
         private_file::write(&plan.server.data_dir.join(NAME), &bytes)

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use spillgate_model::Type;
+use spillgate_model::{Secret, Type};
 
 use crate::explain::LimitLine;
 use crate::fault::{Fault, Faults};
@@ -185,7 +185,7 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
         flows: flows.into_iter().map(Arc::new).collect(),
         notes: checker.notes,
         files: checker.files.iter().map(|file| file.path.to_path_buf()).collect(),
-        texts: checker.files.iter().map(|file| std::sync::Arc::from(file.text.as_str())).collect(),
+        texts: checker.files.iter().map(|file| Secret::new(file.text.as_str())).collect(),
         secrets: crate::plan::SecretsDigest(checker.secrets.finalize().into()),
         secret_files: checker.secret_files,
         limits: checker.limits,
