@@ -1,7 +1,7 @@
 //! What the admin face asks of the server that owns it.
 
-use async_trait::async_trait;
 use spillgate_config::Fault;
+use spillgate_model::Work;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default)]
@@ -15,11 +15,10 @@ pub struct Standing {
 }
 
 /// Implemented by the server. Each is safe to call at once from several requests.
-#[async_trait]
 pub trait Operations: Send + Sync + 'static {
     /// Reads, proves and applies the configuration. The version that runs now, or every fault, which changed nothing.
     /// Called on a task of its own: a caller that hangs up does not stop it halfway.
-    async fn reload(&self) -> Result<String, Vec<Fault>>;
+    fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>>;
     /// How the last reload went.
     fn standing(&self) -> Standing;
 }

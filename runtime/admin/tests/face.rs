@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use serde_json::Value;
 use spillgate_admin::{Admin, Operations, Standing};
 use spillgate_config::source::Memory;
 use spillgate_config::{Fault, load_from};
 use spillgate_engine::Engine;
+use spillgate_model::Work;
 use spillgate_telemetry::{Telemetry, TelemetryOptions, happened};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,9 +29,8 @@ struct Server {
     reloads: tokio::sync::watch::Sender<usize>,
 }
 
-#[async_trait]
-impl Operations for Server {
-    async fn reload(&self) -> Result<String, Vec<Fault>> {
+impl Server {
+    async fn reload_once(&self) -> Result<String, Vec<Fault>> {
         let held = self.held.lock().expect("no test panics here").take();
         if let Some((running, go)) = held {
             running.send(()).expect("the test waits for it");
@@ -45,6 +44,12 @@ impl Operations for Server {
         }
         standing.faults = vec![Fault { file: "flows/a.toml".into(), line: 3, column: 7, message: "unknown key \"abuot\"".into() }];
         Err(standing.faults.clone())
+    }
+}
+
+impl Operations for Server {
+    fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>> {
+        Box::pin(self.reload_once())
     }
     fn standing(&self) -> Standing {
         self.standing.lock().expect("no test panics here").clone()

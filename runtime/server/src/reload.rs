@@ -9,10 +9,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use spillgate_admin::{Operations, Standing};
 use spillgate_config::{Fault, Plan};
 use spillgate_engine::Engine;
+use spillgate_model::Work;
 use spillgate_telemetry::{Telemetry, happened};
 
 use crate::last_good;
@@ -47,15 +47,9 @@ impl Reloader {
         last_good::save(&plan);
         Ok((plan.version.clone(), kept))
     }
-}
 
-#[async_trait]
-impl Operations for Reloader {
-    fn standing(&self) -> Standing {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    async fn reload(&self) -> Result<String, Vec<Fault>> {
+    /// Waits for a reload that runs, then does its own.
+    async fn in_turn(&self) -> Result<String, Vec<Fault>> {
         let _turn = self.turn.lock().await;
         let (config, addresses) = (self.config.clone(), self.addresses);
         let loaded = tokio::task::spawn_blocking(move || load(&config, addresses))
@@ -83,6 +77,16 @@ impl Operations for Reloader {
                 Err(faults)
             }
         }
+    }
+}
+
+impl Operations for Reloader {
+    fn standing(&self) -> Standing {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>> {
+        Box::pin(self.in_turn())
     }
 }
 

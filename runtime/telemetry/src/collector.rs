@@ -1,6 +1,5 @@
 //! The HTTP client that spans are sent with: the workspace's hyper, one connection, bounded replies.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -10,6 +9,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{HttpClient, HttpError};
 use rustls::ClientConfig;
+use spillgate_model::Work;
 
 use crate::spans::SEND_TIMEOUT;
 
@@ -47,16 +47,18 @@ fn tls(used: bool) -> Result<ClientConfig, String> {
     Ok(builder.with_no_client_auth())
 }
 
-#[async_trait]
 impl HttpClient for Collector {
-    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (parts, body) = request.into_parts();
-        let exchange = async {
-            let reply = self.client.request(Request::from_parts(parts, Full::new(body))).await?;
+    fn send_bytes<'client, 'sending>(&'client self, request: Request<Bytes>) -> Work<'sending, Result<Response<Bytes>, HttpError>>
+    where
+        'client: 'sending,
+        Self: 'sending,
+    {
+        let exchange = async move {
+            let reply = self.client.request(request.map(Full::new)).await?;
             let (parts, body) = reply.into_parts();
             let body = Limited::new(body, REPLY_BYTES).collect().await?.to_bytes();
             Ok(Response::from_parts(parts, body))
         };
-        tokio::time::timeout(SEND_TIMEOUT, exchange).await?
+        Box::pin(async move { tokio::time::timeout(SEND_TIMEOUT, exchange).await? })
     }
 }
