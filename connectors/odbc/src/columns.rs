@@ -60,7 +60,9 @@ impl Form {
             SqlDataType::EXT_BIT | SqlDataType(ibm::BOOLEAN) => Form::Bit,
             SqlDataType::DECIMAL | SqlDataType::NUMERIC | SqlDataType(ibm::DECFLOAT) => Form::Decimal,
             SqlDataType::CHAR | SqlDataType::EXT_W_CHAR | SqlDataType(ibm::GRAPHIC) => Form::Text { padded: true },
-            SqlDataType::EXT_BINARY | SqlDataType::EXT_VAR_BINARY | SqlDataType::EXT_LONG_VAR_BINARY | SqlDataType(ibm::BLOB) => Form::Bytes,
+            SqlDataType::EXT_BINARY | SqlDataType::EXT_VAR_BINARY | SqlDataType::EXT_LONG_VAR_BINARY | SqlDataType(ibm::BLOB) => {
+                Form::Bytes
+            }
             SqlDataType::DATE | SqlDataType::DATETIME => Form::Date,
             SqlDataType::TIME | SqlDataType::EXT_TIME_OR_INTERVAL => Form::Time,
             SqlDataType::TIMESTAMP | SqlDataType::EXT_TIMESTAMP | SqlDataType(TIMESTAMP_WITH_TIMEZONE) => Form::Timestamp,

@@ -19,6 +19,7 @@ mod cancel;
 mod connection;
 mod diagnostics;
 mod exit;
+mod process;
 mod statement;
 
 pub(crate) use buffers::{Column, Field, Layout, Parameter, Rowset};
@@ -26,4 +27,5 @@ pub(crate) use cancel::CancelPoint;
 pub(crate) use connection::{Connection, Transaction};
 pub(crate) use diagnostics::{Diagnostics, Outcome};
 pub(crate) use exit::enter;
+pub(crate) use process::prepare;
 pub(crate) use statement::{ResultColumn, Statement};

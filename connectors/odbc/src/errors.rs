@@ -25,7 +25,8 @@ pub(crate) fn failure(diagnostics: &Diagnostics, during: While, scrub: &Scrub) -
         Failure::Unfit => "the ODBC driver cannot be used".to_owned(),
         _ => format!("{} (SQLSTATE {state})", refusal(state)),
     };
-    let words: Vec<String> = diagnostics.records.iter().map(|record| format!("{} ({}) {}", record.state, record.native, record.message)).collect();
+    let words: Vec<String> =
+        diagnostics.records.iter().map(|record| format!("{} ({}) {}", record.state, record.native, record.message)).collect();
     let error = DatabaseError::new(failure, detail, scrub.clean(&words.join("; ")));
     if state.len() == 5 { error.sqlstate(state) } else { error }
 }

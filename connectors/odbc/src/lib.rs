@@ -14,7 +14,6 @@
 
 mod columns;
 mod digits;
-#[allow(unsafe_code)]
 mod driver;
 mod errors;
 mod link;
@@ -39,6 +38,12 @@ use crate::workers::Workers;
 
 /// How long a driver may take to connect; the caller's patience is usually shorter.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Sets what drivers read from the environment of the process only, unless it is set already: IBM's shall not make lost links anew by
+/// itself, over and over, while a caller waits. Call it first thing in `main`: once there is a second thread it does nothing.
+pub fn prepare_process() {
+    driver::prepare();
+}
 
 /// A database behind an ODBC driver, as the server file describes it.
 #[derive(Clone, Debug)]

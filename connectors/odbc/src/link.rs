@@ -173,7 +173,8 @@ impl Link {
             made.prepare(&statement.text)?;
             Ok(made)
         });
-        made.map(|made| Prepared::new(statement.id, made)).map_err(|diagnostics| failure(&diagnostics, While::Running, &self.settings.scrub))
+        made.map(|made| Prepared::new(statement.id, made))
+            .map_err(|diagnostics| failure(&diagnostics, While::Running, &self.settings.scrub))
     }
     fn keep(&mut self, mut prepared: Prepared) {
         self.uses += 1;

@@ -50,7 +50,9 @@ pub(crate) struct Fetched {
 pub(crate) enum Stopped {
     Driver(Diagnostics),
     /// A value of this column did not fit its buffer; from now on this statement has more room.
-    NeedsRoom { column: Box<str> },
+    NeedsRoom {
+        column: Box<str>,
+    },
     /// A value cannot be given; the connection is fine.
     Value(DatabaseError),
 }

@@ -77,7 +77,12 @@ fn lost() -> DatabaseError {
 }
 
 impl Session for OdbcSession {
-    fn read<'a>(&'a mut self, statement: &'a Statement, parameters: &'a [Value], limits: ReadLimits) -> Work<'a, Result<Rows, DatabaseError>> {
+    fn read<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        parameters: &'a [Value],
+        limits: ReadLimits,
+    ) -> Work<'a, Result<Rows, DatabaseError>> {
         let (statement, parameters) = (statement.clone(), parameters.to_vec());
         Box::pin(self.call(move |link| link.read(&statement, &parameters, limits)))
     }

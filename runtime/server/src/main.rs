@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    spillgate_odbc::prepare_process();
     let arguments = cli::Arguments::parse();
     match run(arguments.command) {
         Ok(code) => code,

@@ -34,7 +34,9 @@ fn environment() -> Result<Handle, Diagnostics> {
         let declared = environment.declare_version(AttrOdbcVersion::Odbc3_80);
         matches!(declared, SqlResult::Success(()) | SqlResult::SuccessWithInfo(())).then_some(Environment(environment))
     });
-    made.as_ref().map(|environment| environment.0.as_handle()).ok_or_else(|| Diagnostics::own("HY000", "the ODBC environment cannot be made"))
+    made.as_ref()
+        .map(|environment| environment.0.as_handle())
+        .ok_or_else(|| Diagnostics::own("HY000", "the ODBC environment cannot be made"))
 }
 
 /// How a transaction ends.
@@ -108,9 +110,8 @@ impl Connection {
     pub(crate) fn is_dead(&self) -> bool {
         let mut dead = 0_u32;
         // SAFETY: the handle is live; the attribute is a 32-bit number and is written to a local of that size.
-        let returned = unsafe {
-            SQLGetConnectAttr(self.handle, ConnectionAttribute::CONNECTION_DEAD, (&raw mut dead).cast(), 4, null_mut())
-        };
+        let returned =
+            unsafe { SQLGetConnectAttr(self.handle, ConnectionAttribute::CONNECTION_DEAD, (&raw mut dead).cast(), 4, null_mut()) };
         returned == SqlReturn::SUCCESS && dead == DEAD
     }
     /// A 16-bit answer of `SQLGetInfo`.

@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 
 use odbc_api::sys::{
-    HStmt, Handle, HandleType, ParamType, Pointer, SQLAllocHandle, SQLBindCol, SQLBindParameter,
-    SQLDescribeColW, SQLDescribeParam, SQLExecDirectW, SQLExecute, SQLFetch, SQLFreeHandle, SQLFreeStmt, SQLGetDiagFieldW, SQLNumResultCols,
-    SQLPrepareW, SQLRowCount, SQLSetStmtAttr, SqlDataType, SqlReturn, StatementAttribute, FreeStmtOption, Nullability,
+    FreeStmtOption, HStmt, Handle, HandleType, Nullability, ParamType, Pointer, SQLAllocHandle, SQLBindCol, SQLBindParameter,
+    SQLDescribeColW, SQLDescribeParam, SQLExecDirectW, SQLExecute, SQLFetch, SQLFreeHandle, SQLFreeStmt, SQLGetDiagFieldW,
+    SQLNumResultCols, SQLPrepareW, SQLRowCount, SQLSetStmtAttr, SqlDataType, SqlReturn, StatementAttribute,
 };
 
 use super::buffers::{Parameter, Rowset};
@@ -45,13 +45,7 @@ impl Statement {
         // SAFETY: the connection is live; `handle` is a local that receives the new handle.
         let returned = unsafe { SQLAllocHandle(HandleType::Stmt, parent, &mut handle) };
         outcome(returned, HandleType::Dbc, parent)?;
-        Ok(Statement {
-            handle: handle.as_hstmt(),
-            rowset: None,
-            array_size: 1,
-            parameters: Vec::new(),
-            _connection: connection.clone(),
-        })
+        Ok(Statement { handle: handle.as_hstmt(), rowset: None, array_size: 1, parameters: Vec::new(), _connection: connection.clone() })
     }
     fn outcome(&self, returned: SqlReturn) -> Result<Outcome, Diagnostics> {
         outcome(returned, HandleType::Stmt, self.handle.as_handle())
@@ -174,14 +168,7 @@ impl Statement {
             // SAFETY: values and indicators are owned by this statement from here on, have room for as many rows as the array
             // size is ever set to, and are unbound before they are dropped.
             let returned = unsafe {
-                SQLBindCol(
-                    self.handle,
-                    number,
-                    column.c_type,
-                    column.values.pointer().cast(),
-                    width,
-                    column.indicators.pointer().cast(),
-                )
+                SQLBindCol(self.handle, number, column.c_type, column.values.pointer().cast(), width, column.indicators.pointer().cast())
             };
             outcome(returned, HandleType::Stmt, self.handle.as_handle())?;
         }

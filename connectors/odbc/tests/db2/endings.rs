@@ -143,7 +143,8 @@ async fn the_statement_limit_is_the_drivers_backstop() {
     let mut session = database.connect(Access::ReadOnly).await.expect("a session");
     let mark = unique("mark");
     let start = Instant::now();
-    let error = session.read(&statement(slow_read(&mark)), &[], WIDE).await.expect_err("past its limit");
+    let result = session.read(&statement(slow_read(&mark)), &[], WIDE).await;
+    let error = result.map_err(Box::new).expect_err(&format!("past its limit after {:?}", start.elapsed()));
     assert_eq!(error.failure, Failure::Ended, "{error:?}");
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
     assert!(!session.usable());

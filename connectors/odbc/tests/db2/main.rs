@@ -1,4 +1,6 @@
 //! IBM's own Db2 driver over Apache Derby: the conformance suite, and what is particular to this driver.
+//!
+//! `.cargo/config.toml` sets for tests what `spillgate_odbc::prepare_process` sets for the server.
 
 mod endings;
 mod fixture;
