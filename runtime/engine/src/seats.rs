@@ -137,7 +137,7 @@ impl Seats {
     pub(crate) async fn acquire(self: &Arc<Self>, access: Access, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
         let (turn, closed) = {
             let mut state = self.lock();
-            let turn = if state.line.is_empty() { state.take(access, &self.limits) } else { (Turn::Wait, None) };
+            let turn = if state.line.is_empty() { state.take(access, &self.limits) } else { (Turn::Wait, Vec::new()) };
             self.publish(&state);
             turn
         };
@@ -300,26 +300,33 @@ impl Drop for Wait<'_> {
 
 impl State {
     /// What a call may have now. With it, a session of the other kind that must be closed to make room.
-    fn take(&mut self, access: Access, limits: &SeatLimits) -> (Turn, Option<Idle>) {
-        if let Some(position) = self.idle.iter().rposition(|idle| idle.access == access)
+    fn take(&mut self, access: Access, limits: &SeatLimits) -> (Turn, Vec<Idle>) {
+        let mut closed = Vec::new();
+        while let Some(position) = self.idle.iter().rposition(|idle| idle.access == access)
             && let Some(idle) = self.idle.remove(position)
         {
-            self.in_use += 1;
-            return (Turn::Session(idle.session), None);
+            if idle.session.usable() {
+                self.in_use += 1;
+                return (Turn::Session(idle.session), closed);
+            }
+            // It was lost while nobody used it.
+            closed.push(idle);
         }
         let full = self.in_use + self.ending + self.idle.len() >= limits.max;
         if full && self.idle.is_empty() {
-            return (Turn::Wait, None);
+            return (Turn::Wait, closed);
         }
         if self.failures > 0 {
             let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
             if wait > Duration::ZERO || self.connecting > 0 {
                 // Calls that run may bring their sessions back; with none running there is nothing to wait for.
                 let turn = if self.in_use > self.connecting { Turn::Wait } else { Turn::Refuse(self.unreachable(wait)) };
-                return (turn, None);
+                return (turn, closed);
             }
         }
-        let closed = if full { self.idle.pop_front() } else { None };
+        if full {
+            closed.extend(self.idle.pop_front());
+        }
         self.in_use += 1;
         self.connecting += 1;
         (Turn::Connect, closed)

@@ -13,6 +13,9 @@ use crate::value::Type;
 /// The largest integer every reader of JSON holds exactly.
 pub const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
+/// The most bytes a double takes.
+pub(crate) const NUMBER_BYTES: usize = 26;
+
 /// Appends `{"COLUMN":cell,…}` for each row, with brackets around.
 pub fn write_rows(rows: &Rows, out: &mut Vec<u8>) {
     let keys = Keys::of(rows);
@@ -134,6 +137,42 @@ fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
     let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0); // the room was made on the line above
     out.truncate(start + written);
     out.push(b'"');
+}
+
+/// What [`write_integer`] makes of it, in bytes.
+pub(crate) fn integer_bytes(value: i64) -> usize {
+    let magnitude = value.unsigned_abs();
+    let quotes = if magnitude > MAX_SAFE_INTEGER { 2 } else { 0 };
+    magnitude.checked_ilog10().unwrap_or(0) as usize + 1 + usize::from(value < 0) + quotes
+}
+
+/// What [`write_text`] makes of it, in bytes.
+pub(crate) fn text_bytes(text: &str) -> usize {
+    escaped_bytes(text.as_bytes())
+}
+
+/// The same for text that was checked before.
+pub(crate) fn escaped_bytes(bytes: &[u8]) -> usize {
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    bytes.len() + 2 + bytes.iter().map(|byte| more(*byte)).sum::<usize>()
+}
+
+/// The most bytes that [`write_datum`] makes of a tree.
+pub fn datum_bytes(datum: &Datum) -> usize {
+    match datum {
+        Datum::Null => 4,
+        Datum::Boolean(_) => 5,
+        Datum::Integer(value) => integer_bytes(*value),
+        Datum::Number(_) => NUMBER_BYTES,
+        Datum::Text(text) => text_bytes(text),
+        Datum::Binary(bytes) => bytes.len().div_ceil(3) * 4 + 2,
+        Datum::List(items) => items.iter().map(|item| datum_bytes(item) + 1).sum::<usize>() + 2,
+        Datum::Map(entries) => entries.iter().map(|(key, value)| text_bytes(key) + datum_bytes(value) + 2).sum::<usize>() + 2,
+    }
 }
 
 /// Appends a JSON string. Runs without a special byte are copied whole.

@@ -3,13 +3,14 @@
 //! Invariants
 //! 1. `cells.len()` is a multiple of `columns.len()`; a row is complete or not there.
 //! 2. Every slice of a cell lies within `bytes`; text-like slices are UTF-8 (checked when pushed).
-//! 3. A builder never holds more rows than `max_rows` nor more bytes than `max_bytes`: the row that would pass a limit
-//!    is taken back whole and the result is marked `truncated`.
+//! 3. A builder never holds more rows than `max_rows`, nor more bytes than `max_bytes`, neither as they are held nor as they
+//!    will be written: the row that would pass a limit is taken back whole and the result is marked `truncated`.
 //!
 //! Two growing buffers a result instead of one allocation a cell: this is the hot path.
 
 use std::sync::Arc;
 
+use crate::json;
 use crate::value::Type;
 
 /// A column as the database names it.
@@ -125,12 +126,19 @@ pub struct RowsBuilder {
     over_bytes: bool,
     row_start_cell: usize,
     row_start_byte: usize,
+    /// What a row takes as JSON beside its cells: names and marks.
+    frame_bytes: usize,
+    /// The rows as JSON, the one in hand included; for doubles the most they can take.
+    written_bytes: usize,
 }
 
 impl RowsBuilder {
-    /// `max_bytes` counts cells and their bytes ([`Rows::held_bytes`]); it is at most 2 GiB by configuration.
+    /// `max_bytes` bounds cells and their bytes ([`Rows::held_bytes`]), and also what they will take as JSON, where long names
+    /// and escapes make more of them; it is at most 2 GiB by configuration.
     pub fn new(columns: Arc<[Column]>, max_rows: usize, max_bytes: usize) -> Self {
         let width = columns.len();
+        // `"NAME":` and a mark before it, for each; the two closing ones.
+        let frame_bytes = 2 + columns.iter().map(|column| json::text_bytes(&column.name) + 2).sum::<usize>();
         RowsBuilder {
             rows: Rows { columns, cells: Vec::with_capacity(width * max_rows.min(4)), bytes: Vec::new(), truncated: false },
             max_rows,
@@ -138,6 +146,8 @@ impl RowsBuilder {
             over_bytes: false,
             row_start_cell: 0,
             row_start_byte: 0,
+            frame_bytes,
+            written_bytes: frame_bytes,
         }
     }
     /// Columns in the order of the statement.
@@ -158,19 +168,23 @@ impl RowsBuilder {
     }
     /// Pushes NULL.
     pub fn null(&mut self) {
-        self.rows.cells.push(Cell::Null);
+        self.plain(Cell::Null, 4);
     }
     /// Pushes a boolean.
     pub fn boolean(&mut self, value: bool) {
-        self.rows.cells.push(Cell::Boolean(value));
+        self.plain(Cell::Boolean(value), 5);
     }
     /// Pushes an integer.
     pub fn integer(&mut self, value: i64) {
-        self.rows.cells.push(Cell::Integer(value));
+        self.plain(Cell::Integer(value), json::integer_bytes(value));
     }
     /// Pushes a double.
     pub fn number(&mut self, value: f64) {
-        self.rows.cells.push(Cell::Number(value));
+        self.plain(Cell::Number(value), json::NUMBER_BYTES);
+    }
+    fn plain(&mut self, cell: Cell, written: usize) {
+        self.rows.cells.push(cell);
+        self.written_bytes += written;
     }
     /// Pushes text of a text-like type.
     pub fn text(&mut self, kind: Type, value: &str) -> Result<(), ValueTooLarge> {
@@ -191,8 +205,10 @@ impl RowsBuilder {
         let start = self.rows.bytes.len();
         append(&mut self.rows.bytes);
         let length = self.rows.bytes.len() - start;
+        self.written_bytes += written_bytes(kind, &self.rows.bytes[start..]);
         let first_row = self.row_start_cell == 0;
-        if length > self.max_bytes || (first_row && self.rows.held_bytes() > self.max_bytes) {
+        let over = self.rows.held_bytes() > self.max_bytes || self.written_bytes > self.max_bytes;
+        if length > self.max_bytes || (first_row && over) {
             let index = self.rows.cells.len() - self.row_start_cell;
             let column = self.rows.columns.get(index).map(|column| column.name.clone()).unwrap_or_default();
             self.rows.bytes.truncate(start);
@@ -214,7 +230,8 @@ impl RowsBuilder {
     /// Ends a row. When it passes a limit it is taken back and the result is truncated.
     pub fn end_row(&mut self) -> RowEnd {
         debug_assert_eq!(self.rows.cells.len() - self.row_start_cell, self.rows.columns.len(), "a row is complete");
-        if self.rows.len() > self.max_rows || self.over_bytes || self.rows.held_bytes() > self.max_bytes {
+        let over_bytes = self.over_bytes || self.rows.held_bytes() > self.max_bytes || self.written_bytes > self.max_bytes;
+        if self.rows.len() > self.max_rows || over_bytes {
             self.rows.cells.truncate(self.row_start_cell);
             self.rows.bytes.truncate(self.row_start_byte);
             self.rows.truncated = true;
@@ -222,10 +239,71 @@ impl RowsBuilder {
         }
         self.row_start_cell = self.rows.cells.len();
         self.row_start_byte = self.rows.bytes.len();
+        self.written_bytes += self.frame_bytes;
         RowEnd::More
     }
     /// The result.
     pub fn finish(self) -> Rows {
         self.rows
+    }
+}
+
+/// What a slice takes as JSON. Only text has letters that are written as more than themselves.
+fn written_bytes(kind: Type, bytes: &[u8]) -> usize {
+    match kind {
+        Type::Binary => bytes.len().div_ceil(3) * 4 + 2,
+        Type::Text => json::escaped_bytes(bytes),
+        _ => bytes.len() + 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One column of this name and type, filled with `value` until it is full: its rows, and their length as JSON.
+    fn filled(name: &str, kind: Type, value: &str, max_bytes: usize) -> (Rows, usize) {
+        let columns = [Column { name: name.into(), kind }];
+        let mut builder = RowsBuilder::new(columns.into(), usize::MAX, max_bytes);
+        loop {
+            match kind {
+                Type::Binary => builder.binary(value.as_bytes()).expect("it fits"),
+                Type::Text => builder.text(kind, value).expect("it fits"),
+                Type::Integer => builder.integer(i64::MIN),
+                _ => builder.null(),
+            }
+            if builder.end_row() == RowEnd::Full {
+                break;
+            }
+        }
+        let rows = builder.finish();
+        let mut written = Vec::new();
+        json::write_rows(&rows, &mut written);
+        (rows, written.len())
+    }
+
+    #[test]
+    fn promise_11_a_result_takes_no_more_than_its_bytes_when_it_is_written() {
+        let long = "n".repeat(200);
+        for (name, kind, value) in [
+            (long.as_str(), Type::Number, ""),
+            ("\u{1}\"", Type::Integer, ""),
+            ("X", Type::Text, "\u{1}\u{2}\u{3}\u{1f}"),
+            ("X", Type::Text, "a\"b\\c\nd\u{7f}é"),
+            ("X", Type::Binary, "four"),
+        ] {
+            let (rows, written) = filled(name, kind, value, 10_000);
+            assert!(rows.truncated() && written <= 10_000 + 2, "{kind:?}: {written} bytes");
+            assert!(rows.held_bytes() <= 10_000 && !rows.is_empty());
+            assert!(written > 6_000 || rows.held_bytes() > 9_900, "{kind:?}: cut far too early, at {written} bytes");
+        }
+    }
+
+    #[test]
+    fn a_value_that_only_fits_unwritten_is_named() {
+        let columns = [Column { name: "X".into(), kind: Type::Text }];
+        let mut builder = RowsBuilder::new(columns.into(), 9, 1_000);
+        let error = builder.text(Type::Text, &"\u{1}".repeat(500)).expect_err("3000 bytes as JSON");
+        assert_eq!(&*error.column, "X");
     }
 }

@@ -36,11 +36,11 @@ pub(super) struct Line {
 pub(super) struct Handover {
     sender: oneshot::Sender<Grant>,
     grant: Grant,
-    closed: Option<Idle>,
+    closed: Vec<Idle>,
 }
 
 impl Handover {
-    pub(super) fn with_closed(mut self, closed: Option<Idle>) -> Self {
+    pub(super) fn with_closed(mut self, closed: Vec<Idle>) -> Self {
         self.closed = closed;
         self
     }
@@ -80,7 +80,7 @@ impl Line {
         let first = self.waiting.pop_front()?;
         self.left(&first.tenant);
         let grant = grant(&first);
-        Some(Handover { sender: first.sender, grant, closed: None })
+        Some(Handover { sender: first.sender, grant, closed: Vec::new() })
     }
     fn leave(&mut self, number: u64) {
         if let Ok(position) = self.waiting.binary_search_by_key(&number, |waiting| waiting.number)

@@ -71,9 +71,9 @@ impl Seat {
     pub(super) fn is_open(&self) -> bool {
         self.session.is_some()
     }
-    /// Whether its session was used by an earlier call.
-    pub(crate) fn reused(&self) -> bool {
-        self.reused
+    /// Whether this failure says that the session was lost while it was kept: it had worked before, and was not started anew.
+    pub(crate) fn was_lost_in_keeping(&self, error: &DatabaseError) -> bool {
+        self.reused && matches!(error.failure, Failure::LinkLost | Failure::Unreachable)
     }
 
     /// Opens the session.

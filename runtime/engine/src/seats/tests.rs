@@ -21,6 +21,8 @@ struct Script {
     /// The end of an abandoned statement waits for a permit here.
     ends: Semaphore,
     unconfirmed: Mutex<Option<Duration>>,
+    /// Sessions opened before the latest restart are dead, and know it.
+    restarts: AtomicUsize,
 }
 
 struct Scripted(Arc<Script>);
@@ -28,6 +30,7 @@ struct Scripted(Arc<Script>);
 struct ScriptedSession {
     script: Arc<Script>,
     usable: bool,
+    born: usize,
 }
 
 impl Drop for ScriptedSession {
@@ -48,7 +51,8 @@ impl Database for Scripted {
             }
             let open = self.0.open.fetch_add(1, Ordering::SeqCst) + 1;
             self.0.most_open.fetch_max(open, Ordering::SeqCst);
-            Ok(Box::new(ScriptedSession { script: self.0.clone(), usable: true }) as Box<dyn Session>)
+            let born = self.0.restarts.load(Ordering::SeqCst);
+            Ok(Box::new(ScriptedSession { script: self.0.clone(), usable: true, born }) as Box<dyn Session>)
         })
     }
 }
@@ -81,7 +85,7 @@ impl Session for ScriptedSession {
         Box::pin(async { Ok(()) })
     }
     fn usable(&self) -> bool {
-        self.usable
+        self.usable && self.born == self.script.restarts.load(Ordering::SeqCst)
     }
     fn end(self: Box<Self>) -> Work<'static, Ended> {
         Box::pin(async move {
@@ -109,6 +113,7 @@ impl Rig {
             statements: Semaphore::new(1_000),
             ends: Semaphore::new(0),
             unconfirmed: Mutex::new(None),
+            restarts: AtomicUsize::new(0),
         });
         let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to open");
         let limits = SeatLimits { max, line, idle: Duration::from_secs(60) };
@@ -160,6 +165,24 @@ async fn an_idle_session_is_used_again() {
     }
     assert_eq!(rig.connects(), 1);
     assert_eq!(rig.counts(), SeatCounts { max: 4, idle: 1, ..SeatCounts::default() });
+}
+
+/// B8: sessions that died while nobody used them cost no call.
+#[tokio::test]
+async fn b8_sessions_lost_while_idle_are_replaced_and_no_call_fails() {
+    let rig = Rig::new(2, 4);
+    let (one, two) = (rig.read().await, rig.read().await);
+    drop((one, two));
+    rig.script.restarts.fetch_add(1, Ordering::SeqCst);
+    let mut seat = rig.read().await;
+    seat.read(&statement(""), &[], LIMITS).await.expect("it runs");
+    assert_eq!((rig.connects(), rig.script.open.load(Ordering::SeqCst)), (3, 1), "both dead ones are closed");
+    assert_eq!(rig.counts(), SeatCounts { max: 2, in_use: 1, ..SeatCounts::default() });
+    drop(seat);
+    rig.script.restarts.fetch_add(1, Ordering::SeqCst);
+    let mut write = rig.take(Access::ReadWrite).await.expect("a seat");
+    write.begin().await.expect("it begins");
+    write.commit().await.expect("it ends");
 }
 
 #[tokio::test]
@@ -285,7 +308,7 @@ async fn b8_a_lost_link_is_gone_from_the_pool() {
     drop(seat);
     assert_eq!(rig.counts(), SeatCounts { max: 2, ..SeatCounts::default() });
     let fresh = rig.read().await;
-    assert!(!fresh.reused());
+    assert!(!fresh.was_lost_in_keeping(&DatabaseError::new(Failure::LinkLost, "The link was lost.", "reset")));
 }
 
 #[tokio::test(start_paused = true)]

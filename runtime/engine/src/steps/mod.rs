@@ -19,7 +19,8 @@ use std::sync::{Arc, OnceLock};
 
 use spillgate_admission::Reservation;
 use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step};
-use spillgate_model::{Code, Datum, Refusal, Rows};
+use spillgate_model::json::datum_bytes;
+use spillgate_model::{Code, Datum, Refusal, Rows, limits};
 use tokio::time::Instant;
 
 use crate::reload::Inner;
@@ -144,10 +145,20 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, do
             }
             Ok(Done::of_value(http::call(context, step, plan, prepared, body).await?))
         }
-        (Action::Map(expression), _) => Ok(Done::of_value(context.evaluate(expression, step, done).await?)),
+        (Action::Map(expression), _) => Ok(Done::of_value(fitting(context, step, context.evaluate(expression, step, done).await?)?)),
         (Action::Route, _) => Ok(Done::default()),
         _ => Err(Failed::refused(Refusal::new(Code::Internal, "The flow was not made ready to run."))),
     }
+}
+
+/// A value that an expression made must fit what was reserved for the call, or a request's size where that is more.
+fn fitting(context: &Context<'_>, step: &Step, value: Datum) -> Fallible<Datum> {
+    let (limit, bytes) = (context.flow().memory.max(limits::BODY_BYTES), datum_bytes(&value) as u64);
+    if bytes <= limit {
+        return Ok(value);
+    }
+    let detail = format!("The value of step {} takes {bytes} bytes; this flow may hold {limit}.", step.name);
+    Err(Failed::refused(Refusal::new(Code::ResultTooLarge, detail).policy("flow.memory", limit, bytes)))
 }
 
 async fn sql_step(context: &Context<'_>, writing: &mut Writing, step: &Step, sql: &SqlStep, prepared: &PreparedSql) -> Fallible<Done> {

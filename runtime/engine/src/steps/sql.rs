@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillgate_config::plan::{SqlStep, Step};
-use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits};
+use spillgate_connector::{Access, DatabaseError, ReadLimits};
 use spillgate_model::Rows;
 use spillgate_telemetry::happened;
 
@@ -113,7 +113,7 @@ async fn once(context: &Context<'_>, database: usize, bound: &Bound<'_>, limits:
     let seats = &context.call.live.databases[database].seats;
     let mut seat = seats.acquire(Access::ReadOnly, context.purpose(), context.notes).await?;
     let result = match seat.read(&bound.statement, &bound.parameters, limits).await {
-        Err(error) if error.failure == Failure::LinkLost && seat.reused() => {
+        Err(error) if seat.was_lost_in_keeping(&error) => {
             drop(seat);
             let mut seat = Box::pin(seats.acquire_fresh(Access::ReadOnly, context.purpose(), context.notes)).await?;
             seat.read(&bound.statement, &bound.parameters, limits).await

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use spillgate_config::plan::{Action, SqlStep, Step};
-use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
+use spillgate_connector::{Access, DatabaseError, ReadLimits, Written};
 use spillgate_model::{Code, Refusal, Rows};
 
 use super::retry::Tries;
@@ -187,7 +187,7 @@ async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
     let seats = &context.call.live.databases[database].seats;
     let mut seat = seats.acquire(Access::ReadWrite, context.purpose(), context.notes).await?;
     let result = match seat.begin().await {
-        Err(error) if error.failure == Failure::LinkLost && seat.reused() => {
+        Err(error) if seat.was_lost_in_keeping(&error) => {
             drop(seat);
             seat = seats.acquire_fresh(Access::ReadWrite, context.purpose(), context.notes).await?;
             seat.begin().await
