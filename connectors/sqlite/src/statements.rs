@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use rusqlite::limits::Limit;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{Connection, Row};
 use spillgate_connector::exact::{self, CellError, Raw};
@@ -12,6 +13,9 @@ use spillgate_model::{Rows, RowsBuilder, Type, Value};
 
 use crate::control::Control;
 use crate::failure::of_statement;
+
+/// The largest value or row that a statement may make or read on its way, where its result may not be larger.
+const VALUE_BYTES: usize = 16 << 20;
 
 /// At most [`STATEMENTS_PER_SESSION`]; the one unused for longest makes room.
 pub(crate) struct Statements<'c> {
@@ -36,6 +40,9 @@ impl<'c> Statements<'c> {
 
     pub(crate) fn read(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Rows, DatabaseError> {
         let control = self.control;
+        // What the statement makes on its way is bounded too: SQLite would fill the memory first and be refused then.
+        let most = i32::try_from(limits.max_bytes.max(VALUE_BYTES)).unwrap_or(i32::MAX);
+        self.connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most).map_err(|error| of_statement(&error))?;
         let kept = self.prepared(statement)?;
         bind(&mut kept.prepared, parameters)?;
         kept.run(statement, limits, control)

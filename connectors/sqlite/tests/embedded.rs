@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use spillgate_connector::conformance::{WIDE, declared, statement, value};
-use spillgate_connector::{Access, Database as _, Ended, Failure, Session};
+use spillgate_connector::{Access, Database as _, Ended, Failure, ReadLimits, Session};
 use spillgate_model::{Type, Value};
 use spillgate_sqlite::{SettingsError, Sqlite, SqliteOptions};
 use support::File;
@@ -199,4 +199,18 @@ async fn on_connect_runs_on_every_session() {
         assert_eq!(error.failure, Failure::Unreachable);
         assert!(error.detail.contains("on_connect"), "{error}");
     }
+}
+
+/// Promise 11: a value that is made on the way counts before it is made, though nothing of it would be returned.
+#[tokio::test]
+async fn promise_11_a_statement_makes_no_value_that_is_far_larger_than_its_result_may_be() {
+    let file = File::new();
+    let mut session = open(&file, Access::ReadOnly).await;
+    let limits = ReadLimits { max_rows: 1, max_bytes: 1_000 };
+    for made in ["hex(zeroblob(20000000))", "length(hex(zeroblob(20000000)))"] {
+        let error = session.read(&statement(format!("SELECT {made}")), &[], limits).await.expect_err("40 MB");
+        assert_eq!(error.failure, Failure::Refused, "{error}");
+    }
+    let rows = session.read(&statement("SELECT length(hex(zeroblob(4000000)))"), &[], limits).await.expect("8 MB on the way");
+    assert_eq!(value(&rows, 0, 0), Value::Integer(8_000_000));
 }
