@@ -3,6 +3,9 @@
 //! Closing a socket with unread bytes resets the connection, and a reset may overtake the reply that was just sent: a
 //! caller refused in the middle of a large body would see a broken connection instead of its refusal. So after the last
 //! byte out, what still comes in is read and thrown away: [`BYTES`] and [`TIME`] at most, and only if there is anything.
+//!
+//! And a socket whose other side must read: a caller that takes nothing of its reply for [`STALL`] is cut off, for its reply
+//! holds memory and its connection a place until then.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,9 +21,14 @@ const BYTES: usize = 4 << 20;
 /// The longest that is waited for more of it.
 const TIME: Duration = Duration::from_secs(1);
 
+/// The longest that a reply waits for its caller to take any of it.
+const STALL: Duration = Duration::from_secs(30);
+
 /// The socket of a server's connection.
 pub(crate) struct Lingering {
     stream: TcpStream,
+    /// Runs while a write waits for the caller.
+    stalled: Option<Pin<Box<Sleep>>>,
     /// Open -> Closing (the last byte is out, bytes were unread) -> Closed.
     end: End,
 }
@@ -33,7 +41,18 @@ enum End {
 
 impl Lingering {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Lingering { stream, end: End::Open }
+        Lingering { stream, stalled: None, end: End::Open }
+    }
+
+    /// What a write came to: one that waits for too long is an error.
+    fn written(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Reads once and throws it away: how many bytes came.
@@ -53,10 +72,12 @@ impl AsyncRead for Lingering {
 
 impl AsyncWrite for Lingering {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
     }
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(context, written)
     }
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
@@ -85,5 +106,28 @@ impl AsyncWrite for Lingering {
                 End::Closed => return Poll::Ready(Ok(())),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_takes_nothing_of_its_reply_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let caller = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("accepted");
+        let mut stream = Lingering::new(stream);
+        let error = loop {
+            if let Err(error) = stream.write_all(&[0; 65_536]).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(caller);
     }
 }
