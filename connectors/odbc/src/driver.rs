@@ -25,7 +25,7 @@ mod statement;
 pub(crate) use buffers::{Column, Field, Layout, Parameter, Rowset};
 pub(crate) use cancel::CancelPoint;
 pub(crate) use connection::{Connection, Transaction};
-pub(crate) use diagnostics::{Diagnostics, Outcome};
+pub(crate) use diagnostics::{Diagnostics, NOT_SENT, Outcome};
 pub(crate) use exit::enter;
 pub(crate) use process::prepare;
 pub(crate) use statement::{ResultColumn, Statement};

@@ -2,7 +2,7 @@
 
 use spillgate_connector::{DatabaseError, Failure, Scrub};
 
-use crate::driver::Diagnostics;
+use crate::driver::{Diagnostics, NOT_SENT};
 
 /// Where a failure met us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,11 @@ pub(crate) fn ends_connection(failure: &Failure) -> bool {
     matches!(failure, Failure::Unreachable | Failure::LinkLost | Failure::Unfit)
 }
 
-/// Whether the database itself said that it ended the statement, and not only the driver that it waits no more.
+/// Whether the statement is gone from the database: never sent, or ended by the database's own word, not only by the driver's that it
+/// waits no more.
 pub(crate) fn proves_end(diagnostics: &Diagnostics) -> bool {
     // SQL0952N is Db2's "processing was cancelled due to an interrupt".
-    diagnostics.has_state("57014") || diagnostics.mentions("SQL0952N") || diagnostics.records.iter().any(|record| record.native == -952)
+    diagnostics.mentions(NOT_SENT) || diagnostics.has_state("57014") || diagnostics.mentions("SQL0952N") || diagnostics.records.iter().any(|record| record.native == -952)
 }
 
 fn login_refused(diagnostics: &Diagnostics) -> bool {

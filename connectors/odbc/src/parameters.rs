@@ -1,7 +1,8 @@
 //! Values to bound parameters.
 //!
 //! Nothing is ever written into a statement's text. Decimals, dates and timestamps travel as their exact digits; text as UTF-16 with its
-//! length, so a NUL in it ends nothing; NULL in the type the marker has, where driver and database can tell.
+//! length; NULL in the type the marker has, where driver and database can tell. Text with a NUL letter in it is refused: some drivers
+//! would end it there.
 
 use odbc_api::sys::{CDataType, SqlDataType};
 use spillgate_model::Value;
@@ -16,6 +17,9 @@ pub(crate) type MarkerTypes = Vec<Option<(SqlDataType, usize, i16)>>;
 
 /// Sets and binds all parameters of a statement.
 pub(crate) fn bind(statement: &mut Statement, markers: &mut MarkerTypes, values: &[Value], booleans: Booleans) -> Result<(), Diagnostics> {
+    if values.iter().any(holds_nul) {
+        return Err(Diagnostics::own("22021", "text with a NUL letter in it"));
+    }
     let mut index = 0;
     for value in values {
         match value {
@@ -33,6 +37,14 @@ pub(crate) fn bind(statement: &mut Statement, markers: &mut MarkerTypes, values:
     }
     statement.parameters().truncate(index);
     statement.bind_parameters()
+}
+
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::Text(text) => text.contains('\0'),
+        Value::List(items) => items.iter().any(holds_nul),
+        _ => false,
+    }
 }
 
 /// How true and false are bound.

@@ -6,6 +6,9 @@ use odbc_api::sys::{Handle, HandleType, SQLGetDiagRecW, SqlReturn};
 const RECORDS: i16 = 8;
 const MESSAGE_UNITS: i16 = 1024;
 
+/// What this layer says of a statement nobody waited for any more when its turn came.
+pub(crate) const NOT_SENT: &str = "given up before it was sent";
+
 /// One diagnostic record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {

@@ -12,7 +12,7 @@ use odbc_api::sys::{
 use super::buffers::{Parameter, Rowset};
 use super::cancel::CancelPoint;
 use super::connection::Connection;
-use super::diagnostics::{Diagnostics, Outcome, outcome};
+use super::diagnostics::{Diagnostics, NOT_SENT, Outcome, outcome};
 
 const NAME_UNITS: i16 = 512;
 /// `SQL_DIAG_COLUMN_NUMBER`
@@ -116,7 +116,7 @@ impl Statement {
     /// Runs the prepared statement, within reach of `cancel` until [`Statement::leave`].
     pub(crate) fn execute(&self, cancel: &CancelPoint) -> Result<Outcome, Diagnostics> {
         if !cancel.arm(self.handle) {
-            return Err(Diagnostics::own("HY008", "given up before it was sent"));
+            return Err(Diagnostics::own("HY008", NOT_SENT));
         }
         // SAFETY: the handle is live and bound parameters are owned by this statement.
         self.outcome(unsafe { SQLExecute(self.handle) })
