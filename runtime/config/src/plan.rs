@@ -290,6 +290,27 @@ pub struct Input {
     pub in_path: bool,
 }
 
+impl Input {
+    /// An input that may be left out, without bounds.
+    pub fn new(name: &str, kind: Type) -> Self {
+        Input {
+            name: name.into(),
+            kind,
+            list: false,
+            required: false,
+            default: Value::Null,
+            about: String::new(),
+            min: None,
+            max: None,
+            min_length: None,
+            max_length: None,
+            one_of: Vec::new(),
+            from_tenant: None,
+            in_path: false,
+        }
+    }
+}
+
 /// `[[step]]`.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]

@@ -159,21 +159,7 @@ mod tests {
     use spillgate_model::Type;
 
     fn input(name: &str, list: bool) -> Input {
-        Input {
-            name: name.into(),
-            kind: Type::Integer,
-            list,
-            required: true,
-            default: Value::Null,
-            about: String::new(),
-            min: None,
-            max: None,
-            min_length: None,
-            max_length: None,
-            one_of: Vec::new(),
-            from_tenant: None,
-            in_path: false,
-        }
+        Input { list, ..Input::new(name, Type::Integer) }
     }
 
     fn text(pieces: &[Piece]) -> SqlText {

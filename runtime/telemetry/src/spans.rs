@@ -92,19 +92,11 @@ impl Spans {
 
     /// Sends what waits and ends the thread; waits `limit` at most.
     pub(crate) fn close(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
         let mut state = unpoisoned(self.shared.state.lock());
         state.closing = true;
         // Where the queue is full, the thread is awake and sees `closing` after its batch.
         drop(self.queue.try_send(Message::Close));
-        while !state.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state = unpoisoned(self.shared.ended.wait_timeout(state, left)).0;
-        }
-        true
+        unpoisoned(self.shared.ended.wait_timeout_while(state, limit, |state| !state.ended)).0.ended
     }
 
     fn span(&self, record: &AccessRecord<'_>, trace: TraceContext, now: SystemTime) -> SpanData {

@@ -9,7 +9,7 @@
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::instrument::Counter;
 use crate::unpoisoned;
@@ -72,18 +72,10 @@ impl LineWriter {
 
     /// Takes no more lines, writes out those it has, and ends the thread; waits `limit` at most. Says whether it ended.
     pub(crate) fn close(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
         let mut state = unpoisoned(self.shared.state.lock());
         state.closing = true;
         self.shared.work.notify_one();
-        while !state.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state = unpoisoned(self.shared.ended.wait_timeout(state, left)).0;
-        }
-        true
+        unpoisoned(self.shared.ended.wait_timeout_while(state, limit, |state| !state.ended)).0.ended
     }
 }
 
@@ -175,6 +167,8 @@ pub(crate) mod sinks {
 #[cfg(test)]
 mod tests {
     use super::sinks::{Kept, Stuck};
+    use std::time::Instant;
+
     use super::*;
 
     fn start(sink: impl Write + Send + 'static) -> (LineWriter, Arc<Counter>) {

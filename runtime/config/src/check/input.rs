@@ -47,22 +47,10 @@ fn input(checker: &mut Checker<'_>, around: &Surroundings<'_>, name: &Located<St
     if around.paged && OF_PAGES.contains(&&*name.value) {
         checker.faults.add(&name.place, format!("`{}` is an input of every paged flow: choose another name", name.value));
     }
-    let in_path = around.path.iter().any(|parameter| parameter.value == name.value);
-    let mut input = Input {
-        name: Arc::from(&*name.value),
-        kind: Type::Text,
-        list: false,
-        required: true,
-        default: Value::Null,
-        about: table.text("about").value,
-        min: None,
-        max: None,
-        min_length: None,
-        max_length: None,
-        one_of: Vec::new(),
-        from_tenant: None,
-        in_path,
-    };
+    let mut input = Input::new(&name.value, Type::Text);
+    input.required = true;
+    input.about = table.text("about").value;
+    input.in_path = around.path.iter().any(|parameter| parameter.value == name.value);
     let known_type = read_type(checker, table, &mut input);
     if table.has("from") {
         from_identity(checker, around, table, &mut input, known_type);

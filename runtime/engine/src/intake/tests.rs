@@ -10,24 +10,6 @@ use spillgate_model::units::Rate;
 
 use super::*;
 
-fn input(name: &str, kind: Type) -> Input {
-    Input {
-        name: name.into(),
-        kind,
-        list: false,
-        required: false,
-        default: Value::Null,
-        about: String::new(),
-        min: None,
-        max: None,
-        min_length: None,
-        max_length: None,
-        one_of: Vec::new(),
-        from_tenant: None,
-        in_path: false,
-    }
-}
-
 fn limit<T>(value: T) -> Limit<T> {
     Limit { value, origin: Origin::Default }
 }
@@ -76,13 +58,13 @@ fn get(inputs: Vec<Input>, query: &str) -> Result<Intake, Refusal> {
 
 /// The one value `json` becomes as the only input.
 fn one(kind: Type, json: &str) -> Result<Value, String> {
-    let read = post(vec![input("x", kind)], &format!("{{\"x\":{json}}}"));
+    let read = post(vec![Input::new("x", kind)], &format!("{{\"x\":{json}}}"));
     read.map(|intake| intake.values[0].clone()).map_err(|refusal| problems(&refusal))
 }
 
 /// The one value `text` becomes in a query string.
 fn query_one(kind: Type, text: &str) -> Result<Value, String> {
-    let read = get(vec![input("x", kind)], &format!("x={text}"));
+    let read = get(vec![Input::new("x", kind)], &format!("x={text}"));
     read.map(|intake| intake.values[0].clone()).map_err(|refusal| problems(&refusal))
 }
 
@@ -130,9 +112,9 @@ fn c1_an_integer_is_digits_and_nothing_else() {
 #[test]
 fn c2_omitted_null_and_the_text_null_are_three_things() {
     let inputs = || {
-        let mut count = input("count", Type::Integer);
+        let mut count = Input::new("count", Type::Integer);
         count.default = Value::Integer(0);
-        vec![count, input("note", Type::Text)]
+        vec![count, Input::new("note", Type::Text)]
     };
     let values = |body: &str| post(inputs(), body).map(|intake| intake.values.to_vec());
     assert_eq!(values("{}"), Ok(vec![Value::Integer(0), Value::Null]));
@@ -147,7 +129,7 @@ fn c2_omitted_null_and_the_text_null_are_three_things() {
 
 #[test]
 fn a_required_input_is_neither_omitted_nor_null() {
-    let mut id = input("id", Type::Integer);
+    let mut id = Input::new("id", Type::Integer);
     id.required = true;
     assert_eq!(problems(&post(vec![id.clone()], "{}").expect_err("omitted")), "id is required");
     assert_eq!(problems(&post(vec![id], r#"{"id":null}"#).expect_err("null")), "id is required and may not be null");
@@ -155,9 +137,9 @@ fn a_required_input_is_neither_omitted_nor_null() {
 
 #[test]
 fn all_bad_fields_are_named_at_once() {
-    let mut id = input("id", Type::Integer);
+    let mut id = Input::new("id", Type::Integer);
     id.required = true;
-    let inputs = vec![id, input("since", Type::Date), input("driver", Type::Text)];
+    let inputs = vec![id, Input::new("since", Type::Date), Input::new("driver", Type::Text)];
     let refusal = post(inputs, r#"{"since":"2026-02-30","driver":7,"drivr":"x","zzz":1}"#).expect_err("four faults");
     assert_eq!(refusal.code, Code::InvalidInput);
     let names: Vec<&str> = refusal.fields.iter().map(|field| field.name.as_str()).collect();
@@ -250,7 +232,7 @@ fn binary_is_base64_with_padding() {
 #[test]
 fn an_identity_bound_input_comes_from_the_tenant_alone() {
     let inputs = || {
-        let mut company = input("company", Type::Text);
+        let mut company = Input::new("company", Type::Text);
         company.from_tenant = Some("company".into());
         vec![company]
     };
@@ -264,9 +246,9 @@ fn an_identity_bound_input_comes_from_the_tenant_alone() {
 #[test]
 fn a_field_has_one_place_and_comes_once() {
     let inputs = || {
-        let mut id = input("id", Type::Integer);
+        let mut id = Input::new("id", Type::Integer);
         (id.required, id.in_path) = (true, true);
-        vec![id, input("note", Type::Text)]
+        vec![id, Input::new("note", Type::Text)]
     };
     let flow_of = |method| flow(method, "/trucks/{id}/position", inputs());
     let (reader, writer) = (flow_of("GET"), flow_of("PUT"));
@@ -291,9 +273,9 @@ fn a_field_has_one_place_and_comes_once() {
 
 #[test]
 fn paths_and_queries_are_percent_decoded_once() {
-    let mut part = input("part", Type::Text);
+    let mut part = Input::new("part", Type::Text);
     part.in_path = true;
-    let flow = flow("GET", "/parts/{part}", vec![part, input("note", Type::Text)]);
+    let flow = flow("GET", "/parts/{part}", vec![part, Input::new("note", Type::Text)]);
     let template = PathTemplate::new(&flow);
     let read = |path, query| read(&flow, &tenant(), &Given { path: Some((&template, path)), query: Some(query), body: None });
     let values = read("/parts/a%2Fb+c%2525", "n%6Fte=x+y%2Bz").expect("decoded").values;
@@ -307,7 +289,7 @@ fn paths_and_queries_are_percent_decoded_once() {
 #[test]
 fn lists_are_json_lists_or_repeated_keys_within_bounds() {
     let inputs = || {
-        let mut ids = input("ids", Type::Integer);
+        let mut ids = Input::new("ids", Type::Integer);
         (ids.list, ids.min, ids.max_length) = (true, Some(Value::Integer(1)), Some(3));
         vec![ids]
     };
@@ -331,7 +313,7 @@ fn lists_are_json_lists_or_repeated_keys_within_bounds() {
 
 #[test]
 fn bounds_are_kept_to_the_digit() {
-    let mut price = input("price", Type::Decimal);
+    let mut price = Input::new("price", Type::Decimal);
     (price.min, price.max) = (Some(Value::Decimal("-0.10".into())), Some(Value::Decimal("99999999999999999999.99".into())));
     let accepts = |text: &str| post(vec![price.clone()], &format!("{{\"price\":{text}}}")).is_ok();
     for inside in ["-0.1", "-0.100", "0", "-0", "0000.5", "99999999999999999999.990", "99999999999999999999"] {
@@ -340,12 +322,12 @@ fn bounds_are_kept_to_the_digit() {
     for outside in ["-0.11", "-0.1001", "-1", "99999999999999999999.991", "100000000000000000000"] {
         assert!(!accepts(outside), "{outside}");
     }
-    let mut code = input("code", Type::Text);
+    let mut code = Input::new("code", Type::Text);
     (code.min_length, code.max_length) = (Some(2), Some(3));
     assert!(post(vec![code.clone()], r#"{"code":"éàü"}"#).is_ok(), "characters, not bytes");
     assert!(post(vec![code.clone()], r#"{"code":"x"}"#).is_err());
     assert!(post(vec![code], r#"{"code":"xxxx"}"#).is_err());
-    let mut state = input("state", Type::Text);
+    let mut state = Input::new("state", Type::Text);
     state.one_of = vec![Value::Text("open".into()), Value::Text("done".into())];
     assert!(post(vec![state.clone()], r#"{"state":"done"}"#).is_ok());
     assert_eq!(problems(&post(vec![state], r#"{"state":"gone"}"#).expect_err("not listed")), "state must be one of open, done");
@@ -353,7 +335,7 @@ fn bounds_are_kept_to_the_digit() {
 
 #[test]
 fn c3_a_table_name_is_a_value_of_a_list_or_refused() {
-    let mut table = input("table", Type::Text);
+    let mut table = Input::new("table", Type::Text);
     table.one_of = vec![Value::Text("TRUCK".into()), Value::Text("TRIP".into())];
     for quote in ["\\\"", "'", "]", "`"] {
         let body = format!("{{\"table\":\"x{quote} WHERE 1=0 UNION SELECT v FROM vault --\"}}");
@@ -381,18 +363,18 @@ fn paged_flows_take_cursor_and_size() {
 #[test]
 fn what_is_no_json_object_is_malformed() {
     for body in ["[]", "1", "\"x\"", "{", "{\"x\":}", "{\"x\":1}x", "{\"x\":01}", "{\"x\":\"\u{1}\"}", "{x:1}", "nul"] {
-        assert_eq!(post(vec![input("x", Type::Integer)], body).expect_err(body).code, Code::Malformed, "{body}");
+        assert_eq!(post(vec![Input::new("x", Type::Integer)], body).expect_err(body).code, Code::Malformed, "{body}");
     }
     let deep = format!("{{\"x\":{}1{}}}", "[".repeat(200_000), "]".repeat(200_000));
-    assert!(problems(&post(vec![input("x", Type::Integer)], &deep).expect_err("deep")).contains("found a list"));
+    assert!(problems(&post(vec![Input::new("x", Type::Integer)], &deep).expect_err("deep")).contains("found a list"));
     let wide: Vec<String> = (0..2_000).map(|index| format!("\"f{index}\":1")).collect();
     assert_eq!(post(Vec::new(), &format!("{{{}}}", wide.join(","))).expect_err("wide").code, Code::Malformed);
 }
 
 fn every_kind() -> Vec<Input> {
-    let scalars = Type::ALL.into_iter().map(|kind| input(kind.name(), kind));
+    let scalars = Type::ALL.into_iter().map(|kind| Input::new(kind.name(), kind));
     let lists = Type::ALL.into_iter().map(|kind| {
-        let mut list = input(&format!("{}s", kind.name()), kind);
+        let mut list = Input::new(&format!("{}s", kind.name()), kind);
         list.list = true;
         list
     });
