@@ -40,7 +40,10 @@ pub(crate) fn ends_connection(failure: &Failure) -> bool {
 /// waits no more.
 pub(crate) fn proves_end(diagnostics: &Diagnostics) -> bool {
     // SQL0952N is Db2's "processing was cancelled due to an interrupt".
-    diagnostics.mentions(NOT_SENT) || diagnostics.has_state("57014") || diagnostics.mentions("SQL0952N") || diagnostics.records.iter().any(|record| record.native == -952)
+    diagnostics.mentions(NOT_SENT)
+        || diagnostics.has_state("57014")
+        || diagnostics.mentions("SQL0952N")
+        || diagnostics.records.iter().any(|record| record.native == -952)
 }
 
 fn login_refused(diagnostics: &Diagnostics) -> bool {

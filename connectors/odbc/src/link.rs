@@ -37,6 +37,8 @@ pub(crate) struct Settings {
 pub(crate) struct Link {
     /// Dropped before the connection.
     prepared: Vec<Prepared>,
+    /// What their buffers hold.
+    prepared_bytes: usize,
     connection: Rc<Connection>,
     settings: Arc<Settings>,
     cancel: Arc<CancelPoint>,
@@ -74,6 +76,7 @@ impl Link {
         }
         Ok(Link {
             prepared: Vec::new(),
+            prepared_bytes: 0,
             connection,
             cancel,
             layout,
@@ -162,7 +165,7 @@ impl Link {
     /// The prepared statement of this id, taken out of the cache, and whether it was there.
     fn take(&mut self, statement: &Statement) -> Result<(Prepared, bool), DatabaseError> {
         match self.prepared.iter().position(|prepared| prepared.id == statement.id) {
-            Some(index) => Ok((self.prepared.swap_remove(index), true)),
+            Some(index) => Ok((self.remove(index), true)),
             None => Ok((self.prepare(statement)?, false)),
         }
     }
@@ -176,17 +179,21 @@ impl Link {
         made.map(|made| Prepared::new(statement.id, made))
             .map_err(|diagnostics| failure(&diagnostics, While::Running, &self.settings.scrub))
     }
+    fn remove(&mut self, index: usize) -> Prepared {
+        let prepared = self.prepared.swap_remove(index);
+        self.prepared_bytes -= prepared.kept_bytes;
+        prepared
+    }
     fn keep(&mut self, mut prepared: Prepared) {
         self.uses += 1;
         prepared.used = self.uses;
+        prepared.kept_bytes = prepared.held_bytes();
+        self.prepared_bytes += prepared.kept_bytes;
         self.prepared.push(prepared);
-        loop {
-            let bytes: usize = self.prepared.iter().map(Prepared::held_bytes).sum();
-            if self.prepared.len() <= STATEMENTS_PER_SESSION && (bytes <= BUFFER_BYTES || self.prepared.len() <= 1) {
-                return;
-            }
-            let oldest = self.prepared.iter().enumerate().min_by_key(|(_, prepared)| prepared.used).map(|(index, _)| index);
-            oldest.map(|index| self.prepared.swap_remove(index));
+        while self.prepared.len() > STATEMENTS_PER_SESSION || (self.prepared_bytes > BUFFER_BYTES && self.prepared.len() > 1) {
+            let oldest = self.prepared.iter().enumerate().min_by_key(|(_, prepared)| prepared.used);
+            let Some((index, _)) = oldest else { return };
+            drop(self.remove(index));
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Prepared {
     pub(crate) markers: MarkerTypes,
     /// When it was last used, by the session's count.
     pub(crate) used: u64,
+    /// Bytes of its buffers when it was kept.
+    pub(crate) kept_bytes: usize,
     result: Option<ResultPlan>,
     /// A value once was longer than the driver had said.
     roomy: bool,
@@ -65,7 +67,7 @@ impl From<Diagnostics> for Stopped {
 
 impl Prepared {
     pub(crate) fn new(id: u64, statement: driver::Statement) -> Prepared {
-        Prepared { id, statement, markers: Vec::new(), used: 0, result: None, roomy: false }
+        Prepared { id, statement, markers: Vec::new(), used: 0, kept_bytes: 0, result: None, roomy: false }
     }
     /// Bytes of its buffers.
     pub(crate) fn held_bytes(&self) -> usize {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use spillgate_connector::conformance::{statement, unique, value};
 use spillgate_connector::{Access, Database as _, Ended, Failure, Session};
-use spillgate_model::Value;
-use spillgate_odbc::Odbc;
+use spillgate_model::{Secret, Value};
+use spillgate_odbc::{Odbc, OdbcOptions};
 use spillgate_test_support::derby::Derby;
+use spillgate_test_support::odbc::db2_connection;
 use spillgate_test_support::shim::Shim;
 use tokio::time::timeout;
 
@@ -139,11 +140,14 @@ async fn a_transaction_left_between_statements_is_rolled_back_and_the_session_ke
 async fn the_statement_limit_is_the_drivers_backstop() {
     let _derby = Db2::new().await;
     let link = Shim::to(Derby::shared().address());
-    let database = Odbc::new(spillgate_odbc::OdbcOptions { statement_timeout: Duration::from_secs(1), ..options(link.address()) });
+    // IBM's driver looks at its limits every five seconds unless told otherwise.
+    let connection = Secret::new(format!("{}QueryTimeoutInterval=1;", db2_connection(link.address())));
+    let database = Odbc::new(OdbcOptions { connection, statement_timeout: Duration::from_secs(1), ..options(link.address()) });
     let mut session = database.connect(Access::ReadOnly).await.expect("a session");
     let mark = unique("mark");
     let start = Instant::now();
-    let result = session.read(&statement(slow_read(&mark)), &[], WIDE).await;
+    let slow = slow_read(&mark).replace("SYSCOLUMNS C", "SYSCOLUMNS C, (VALUES 1, 2, 3, 4) D");
+    let result = session.read(&statement(slow), &[], WIDE).await;
     let error = result.map_err(Box::new).expect_err(&format!("past its limit after {:?}", start.elapsed()));
     assert_eq!(error.failure, Failure::Ended, "{error:?}");
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
