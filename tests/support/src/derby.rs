@@ -58,6 +58,7 @@ impl Derby {
             .current_dir(std::env::temp_dir())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::null()) // inherited, it would outlive the test program by a moment
             .spawn()
             .expect("java; deploy/test-tools.sh installs it");
         let input = child.stdin.take().expect("piped");
