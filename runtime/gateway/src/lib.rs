@@ -18,6 +18,7 @@ pub mod openapi;
 mod pages;
 mod payload;
 mod problem;
+mod reply_body;
 mod request_id;
 mod respond;
 mod routes;

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Bytes;
-use spillgate_admission::{PayloadMemory, Permit};
+use spillgate_admission::Permit;
 use spillgate_engine::Outcome;
 use spillgate_model::{Code, Datum, Refusal, Rows, json};
 
 use crate::problem::{self, Delay};
+use crate::reply_body::{Cover, ReplyBody, WHOLE_BYTES};
 use crate::stack::Ended;
 use crate::trail::{Facts, Trail};
 
@@ -42,7 +42,7 @@ impl From<Refusal> for Denied {
 }
 
 /// Makes the reply, and ends the trail. `closing`: the server drains, so the connection is closed after it.
-pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: bool) -> Response<Full<Bytes>> {
+pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: bool) -> Response<ReplyBody> {
     let mut response = match ended {
         Ok(Ended::Flow { outcome, waited, permit }) => flow_reply(trail, outcome, waited, permit),
         Ok(Ended::Page(page)) => {
@@ -59,20 +59,25 @@ pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: b
     response
 }
 
-fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Permit>) -> Response<Full<Bytes>> {
+fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Permit>) -> Response<ReplyBody> {
     let facts = Facts { status: 200, wait, ..Facts::default() };
     match outcome {
         Outcome::Rows { rows, next, affected, stale } => {
-            let buffer = rows_body(&rows, next.as_deref(), affected, stale);
             let facts = Facts { rows: rows.len() as u64, truncated: rows.truncated(), ..facts };
-            // The rows make room before the reply waits for its reader.
-            drop(rows);
-            success(trail, buffer, permit, facts, stale)
+            let cover = cover(permit);
+            let body = if rows.held_bytes() > WHOLE_BYTES {
+                let mut tail = Vec::new();
+                rows_tail(&rows, next.as_deref(), affected, stale, &mut tail);
+                ReplyBody::rows(ROWS_HEAD, rows, tail, cover)
+            } else {
+                ReplyBody::whole(rows_body(&rows, next.as_deref(), affected, stale), cover)
+            };
+            success(trail, body, facts, stale)
         }
         Outcome::Value { value, stale } => {
             let buffer = value_body(&value);
             drop(value);
-            success(trail, buffer, permit, facts, stale)
+            success(trail, ReplyBody::whole(buffer, cover(permit)), facts, stale)
         }
         Outcome::Refused(refusal) => {
             drop(permit);
@@ -81,8 +86,8 @@ fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Pe
     }
 }
 
-fn reply(trail: &Trail<'_>, status: StatusCode, kind: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+fn reply(trail: &Trail<'_>, status: StatusCode, kind: HeaderValue, body: impl Into<ReplyBody>) -> Response<ReplyBody> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, kind);
     insert(&mut response, REQUEST_ID, trail.id.as_bytes());
@@ -90,17 +95,14 @@ fn reply(trail: &Trail<'_>, status: StatusCode, kind: HeaderValue, body: Bytes) 
 }
 
 /// Inserts a value that is visible ASCII by construction.
-fn insert(response: &mut Response<Full<Bytes>>, name: HeaderName, value: &[u8]) {
+fn insert(response: &mut Response<ReplyBody>, name: HeaderName, value: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
-fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts, stale: Option<Duration>) -> Response<Full<Bytes>> {
-    let facts = Facts { bytes: buffer.len() as u64, stale: stale.is_some(), ..facts };
-    // A write that its caller no longer waits for may still hold the permit; then all of it stays until both are done.
-    let cover = Arc::try_unwrap(permit).map(Permit::into_memory);
-    let body = Bytes::from_owner(Covered { buffer, _cover: cover });
+fn success(trail: Trail<'_>, body: ReplyBody, facts: Facts, stale: Option<Duration>) -> Response<ReplyBody> {
+    let facts = Facts { bytes: body.length(), stale: stale.is_some(), ..facts };
     let mut response = reply(&trail, StatusCode::OK, JSON, body);
     if let Some(age) = stale {
         response.headers_mut().insert(STALE, HeaderValue::from(age.as_secs()));
@@ -109,40 +111,39 @@ fn success(trail: Trail<'_>, buffer: Vec<u8>, permit: Arc<Permit>, facts: Facts,
     response
 }
 
-/// A reply's bytes with the memory they were admitted by.
-struct Covered {
-    buffer: Vec<u8>,
-    _cover: Result<PayloadMemory, Arc<Permit>>,
-}
-
-impl AsRef<[u8]> for Covered {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
+fn cover(permit: Arc<Permit>) -> Cover {
+    Arc::try_unwrap(permit).map(Permit::into_memory)
 }
 
 /// `{"rows":[…],"row_count":n,"truncated":false}` with `next`, `affected` and `stale_seconds` where they say something.
 pub(crate) fn rows_body(rows: &Rows, next: Option<&str>, affected: Option<u64>, stale: Option<Duration>) -> Vec<u8> {
     let mut out = Vec::with_capacity(likely_bytes(rows, next));
-    out.extend_from_slice(b"{\"rows\":");
+    out.extend_from_slice(ROWS_HEAD);
     json::write_rows(rows, &mut out);
+    rows_tail(rows, next, affected, stale, &mut out);
+    out
+}
+
+/// What stands before and after the rows.
+const ROWS_HEAD: &[u8] = b"{\"rows\":";
+
+fn rows_tail(rows: &Rows, next: Option<&str>, affected: Option<u64>, stale: Option<Duration>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"row_count\":");
-    write_count(rows.len() as u64, &mut out);
+    write_count(rows.len() as u64, out);
     out.extend_from_slice(if rows.truncated() { b",\"truncated\":true" } else { b",\"truncated\":false" });
     if let Some(affected) = affected {
         out.extend_from_slice(b",\"affected\":");
-        write_count(affected, &mut out);
+        write_count(affected, out);
     }
     if let Some(next) = next {
         out.extend_from_slice(b",\"next\":");
-        json::write_text(next, &mut out);
+        json::write_text(next, out);
     }
     if let Some(age) = stale {
         out.extend_from_slice(b",\"stale_seconds\":");
-        write_count(age.as_secs(), &mut out);
+        write_count(age.as_secs(), out);
     }
     out.push(b'}');
-    out
 }
 
 /// Names, quotes and separators of each row, and what the cells hold: seldom too little, so the buffer is made once.
@@ -161,13 +162,13 @@ fn write_count(count: u64, out: &mut Vec<u8>) {
     json::write_integer(i64::try_from(count).unwrap_or(i64::MAX), out);
 }
 
-fn refused(trail: Trail<'_>, denied: &Denied, wait: Duration) -> Response<Full<Bytes>> {
+fn refused(trail: Trail<'_>, denied: &Denied, wait: Duration) -> Response<ReplyBody> {
     let refusal = &*denied.refusal;
     let delay = Delay::of(refusal, trail.number);
     let body = problem::body(refusal, delay, &trail.id);
     let facts = Facts { code: Some(refusal.code), status: refusal.status(), bytes: body.len() as u64, wait, ..Facts::default() };
     let status = StatusCode::from_u16(facts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = reply(&trail, status, PROBLEM, body.into());
+    let mut response = reply(&trail, status, PROBLEM, Bytes::from(body));
     if let Some(delay) = delay {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(delay.seconds()));
     }

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use spillgate_admission::Permit;
 use spillgate_config::plan::{Effect, Flow};
 use spillgate_engine::{Call, LiveTenant, Outcome, intake};
@@ -15,6 +14,7 @@ use spillgate_model::{Code, Flowfile, Refusal, Scope, limits};
 
 use crate::head::Head;
 use crate::pages::{self, Page};
+use crate::reply_body::ReplyBody;
 use crate::respond::{self, Denied};
 use crate::routes::Missing;
 use crate::trail::Trail;
@@ -29,7 +29,7 @@ pub(crate) enum Ended {
 }
 
 /// Answers one request. Dropped by a caller that hangs up: a read is ended by that, a write goes on inside the engine.
-pub(crate) async fn answer(gateway: &Inner, remote: IpAddr, request: Request<Incoming>) -> Response<Full<Bytes>> {
+pub(crate) async fn answer(gateway: &Inner, remote: IpAddr, request: Request<Incoming>) -> Response<ReplyBody> {
     let (parts, body) = request.into_parts();
     // First of all an id: whatever happens from here, a refusal too, can be found again by it.
     let mut trail = Trail::start(&gateway.telemetry, &gateway.strangers, gateway.ids.next(), remote, parts.method.clone());

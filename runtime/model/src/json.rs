@@ -18,22 +18,50 @@ pub(crate) const NUMBER_BYTES: usize = 26;
 
 /// Appends `{"COLUMN":cell,…}` for each row, with brackets around.
 pub fn write_rows(rows: &Rows, out: &mut Vec<u8>) {
-    let keys = Keys::of(rows);
-    out.push(b'[');
-    for (index, row) in rows.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        for (position, cell) in row.iter().enumerate() {
-            out.extend_from_slice(keys.get(position));
-            write_cell(rows, *cell, out);
-        }
-        out.push(b'}');
+    RowsWriter::new(rows).write(rows, usize::MAX, out);
+}
+
+/// Writes rows as [`write_rows`] does, a piece at a time: a large result is never held as text as a whole.
+#[derive(Debug)]
+pub struct RowsWriter {
+    keys: Keys,
+    opened: bool,
+    next: usize,
+}
+
+impl RowsWriter {
+    /// Starts before the first row. The same `rows` must be given to each [`RowsWriter::write`].
+    pub fn new(rows: &Rows) -> Self {
+        RowsWriter { keys: Keys::of(rows), opened: false, next: 0 }
     }
-    out.push(b']');
+
+    /// Appends rows until `out` holds at least `enough` bytes. True: the last row and the closing bracket are written.
+    pub fn write(&mut self, rows: &Rows, enough: usize, out: &mut Vec<u8>) -> bool {
+        if !self.opened {
+            self.opened = true;
+            out.push(b'[');
+        }
+        for row in rows.iter().skip(self.next) {
+            if out.len() >= enough {
+                return false;
+            }
+            if self.next > 0 {
+                out.push(b',');
+            }
+            self.next += 1;
+            for (position, cell) in row.iter().enumerate() {
+                out.extend_from_slice(self.keys.get(position));
+                write_cell(rows, *cell, out);
+            }
+            out.push(b'}');
+        }
+        out.push(b']');
+        true
+    }
 }
 
 /// What stands before each cell of a row (`{"A":`, `,"B":`), escaped once, in one buffer.
+#[derive(Debug)]
 struct Keys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
