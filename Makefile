@@ -1,8 +1,8 @@
 # The recipes. CI calls `make check` and `make test`, nothing else.
 
 CARGO ?= cargo
-# cargo-nextest where it is installed, else cargo's own runner. Both end in a line with counts.
-RUNNER := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run" || echo test)
+# cargo's own runner: tests of one program share its database servers, which take seconds to start.
+RUNNER := test
 # Rules about the code base itself: shape, edges, licences and sources.
 RULES := --test house_rules --test edges --test dependencies
 
