@@ -141,14 +141,35 @@ impl Guard {
         let known = ["ibm i access", "iseries access", "libcwbodbc"].iter().any(|name| connection.contains(name));
         if known { Guard::IbmIAccess } else { Guard::Nothing }
     }
-    /// The connection string for this access.
+    /// The connection string for this access. What it says itself about CONNTYPE holds for write sessions only: a driver
+    /// takes the first of two, and a read session must not become more than the guard claims.
     fn connection_string(self, written: &str, access: Access) -> Cow<'_, str> {
-        let says_already = written.to_ascii_lowercase().contains("conntype");
         match (self, access) {
-            (Guard::IbmIAccess, Access::ReadOnly) if !says_already => Cow::Owned(format!("{};CONNTYPE=2;", written.trim_end_matches(';'))),
+            (Guard::IbmIAccess, Access::ReadOnly) => {
+                let kept: Vec<&str> = parts(written).filter(|part| !names(part, "CONNTYPE")).collect();
+                Cow::Owned(format!("{};CONNTYPE=2;", kept.join(";")))
+            }
             _ => Cow::Borrowed(written),
         }
     }
+}
+
+fn names(part: &str, key: &str) -> bool {
+    part.split('=').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(key))
+}
+
+/// `KEY=value` pairs; a `;` within braces belongs to the value.
+fn parts(connection: &str) -> impl Iterator<Item = &str> {
+    let mut within = false;
+    let split = connection.split(move |letter| {
+        within = match letter {
+            '{' => true,
+            '}' => false,
+            _ => within,
+        };
+        letter == ';' && !within
+    });
+    split.filter(|part| !part.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -162,6 +183,11 @@ mod tests {
         assert_eq!(guard, Guard::IbmIAccess);
         assert!(guard.connection_string(written, Access::ReadOnly).ends_with("PWD=p;CONNTYPE=2;"));
         assert_eq!(guard.connection_string(written, Access::ReadWrite), written);
+        let contrary = "conntype = 0;Driver={IBM i Access ODBC Driver};PWD={a;CONNTYPE=0;b};ConnType=0;";
+        assert_eq!(
+            guard.connection_string(contrary, Access::ReadOnly),
+            "Driver={IBM i Access ODBC Driver};PWD={a;CONNTYPE=0;b};CONNTYPE=2;"
+        );
         assert_eq!(Guard::of("Driver=libdb2.so;DATABASE=X"), Guard::Nothing);
     }
 }
