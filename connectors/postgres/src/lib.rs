@@ -7,7 +7,8 @@
 //!    value that the target type would round or shift in silence is refused here.
 //! 3. Results come in binary and are decoded without a detour: a number is never made from text, nor text from a double.
 //! 4. A prepared statement that the server no longer honours is forgotten and prepared again once, only where nothing ran.
-//! 5. A session that is not known to be idle and outside of any transaction is closed, not handed on.
+//! 5. A row that is longer than any step allows is refused by its head, before it is held.
+//! 6. A session that is not known to be idle and outside of any transaction is closed, not handed on.
 //!
 //! It refuses: column types it cannot give exactly (the failure says to cast them to text), sending more than one statement
 //! in a text.
@@ -16,6 +17,8 @@ mod bind;
 mod cancel;
 mod decode;
 mod failure;
+mod fetch;
+mod gauge;
 mod link;
 mod numeric;
 mod prepared;

@@ -4,28 +4,28 @@
 //! know [`Session::end`].
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
 use spillgate_connector::{Access, DatabaseError, Ended, Failure, ReadLimits, Scrub, Session, Statement, Written};
-use spillgate_model::rows::RowEnd;
-use spillgate_model::{Rows, RowsBuilder, Value, Work};
+use spillgate_model::{Rows, Value, Work};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Error, RowStream};
+use tokio_postgres::{Client, Error};
 
 use crate::Postgres;
 use crate::bind::Bound;
 use crate::cancel::Cancel;
 use crate::failure;
+use crate::fetch::Fetching;
+use crate::gauge::{Gauge, Gauged, Gauging};
 use crate::link::{Link, Peer};
 use crate::prepared::{Prepared, Statements};
 
-/// Bytes of unwanted rows that are read away because that costs less than a cancel request.
-const CHEAP_BYTES: usize = 64 * 1024;
 /// How long a statement is given to end by itself before it is cancelled.
-const GRACE: Duration = Duration::from_millis(2);
+pub(crate) const GRACE: Duration = Duration::from_millis(2);
 /// Cancel requests are repeated after this time, doubled each time: the first may have come before the statement did.
 const CANCEL_AGAIN: Duration = Duration::from_millis(25);
 /// After this time a connection that does not come to rest is given up.
@@ -48,6 +48,7 @@ pub(crate) struct PostgresSession {
     transaction: Transaction,
     statement_timeout: Duration,
     scrub: Scrub,
+    gauge: Arc<Gauge>,
     /// A call is on its way; still true after it was dropped.
     busy: bool,
     /// A statement is being prepared; still true after that was dropped: the server then holds one that nobody knows.
@@ -84,13 +85,15 @@ impl PostgresSession {
         let scrub = &database.scrub;
         let link = peer.connect(database.settings.connect_timeout).await.map_err(|error| failure::of_link(&error, scrub))?;
         let mut tls = database.settings.tls.clone();
-        let Ok(connector) = MakeTlsConnect::<Link>::make_tls_connect(&mut tls, name);
-        let config = database.settings.config(access);
-        let connected = match peer {
-            Peer::Tcp(_) => Box::pin(config.connect_raw(link, connector)).await,
+        let Ok(connector) = MakeTlsConnect::<Gauged<Link>>::make_tls_connect(&mut tls, name);
+        let mut config = database.settings.config(access).clone();
+        if matches!(peer, Peer::Unix(_)) {
             // A socket in the file system is private as it is; Postgres knows no TLS there.
-            Peer::Unix(_) => Box::pin(config.clone().ssl_mode(tokio_postgres::config::SslMode::Disable).connect_raw(link, connector)).await,
-        };
+            config.ssl_mode(SslMode::Disable);
+        }
+        let gauge = Gauge::new();
+        let link = Gauged::new(link, config.get_ssl_mode() != SslMode::Disable, &gauge);
+        let connected = Box::pin(config.connect_raw(link, Gauging(connector, gauge.clone()))).await;
         let (client, connection) = connected.map_err(|error| failure::of_connect(&error, scrub))?;
         // Ends when the client is dropped or the link breaks; every open call hears of that.
         let carrier = tokio::spawn(async move {
@@ -116,6 +119,7 @@ impl PostgresSession {
             transaction: Transaction::None,
             statement_timeout: database.statement_timeout,
             scrub: scrub.clone(),
+            gauge,
             busy: false,
             preparing: false,
             broken: false,
@@ -140,6 +144,7 @@ impl PostgresSession {
     /// Ends a call, whatever came of it.
     fn ended<T>(&mut self, result: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
         self.busy = false;
+        self.broken |= self.gauge.passed();
         if let Err(error) = &result {
             self.broken |= error.failure == Failure::LinkLost;
             self.lost_at_work |= error.failure == Failure::LinkLost && error.sqlstate.is_none();
@@ -159,6 +164,7 @@ impl PostgresSession {
     }
 
     async fn run_prepared(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Written, DatabaseError> {
+        self.gauge.allow(limits.max_bytes);
         let mut may_prepare_again = true;
         loop {
             let fresh = self.prepare(statement).await?;
@@ -167,7 +173,8 @@ impl PostgresSession {
             match started {
                 Ok(stream) => {
                     let in_transaction = self.transaction != Transaction::None;
-                    return fetch(prepared, stream, limits, &self.cancel, in_transaction, &self.scrub).await;
+                    let fetching = Fetching { prepared, cancel: &self.cancel, gauge: &self.gauge, in_transaction, scrub: &self.scrub };
+                    return fetching.run(stream, limits).await;
                 }
                 // The answer to the bind is an error: nothing ran.
                 Err(error) if failure::is_stale(&error) && !fresh && may_prepare_again => {
@@ -268,66 +275,6 @@ enum Rest {
     Ended,
     /// Nobody knows.
     Lost,
-}
-
-/// Reads rows up to the limits. What lies beyond is cancelled, except in a transaction, which a cancel would fail.
-async fn fetch(
-    prepared: &Prepared,
-    stream: RowStream,
-    limits: ReadLimits,
-    cancel: &Cancel,
-    in_transaction: bool,
-    scrub: &Scrub,
-) -> Result<Written, DatabaseError> {
-    let failed = |error: Error| failure::of_statement(&error, true, scrub);
-    let mut stream = pin!(stream);
-    let mut rows = RowsBuilder::new(prepared.shape.columns.clone(), limits.max_rows, limits.max_bytes);
-    let cut = loop {
-        let Some(row) = stream.try_next().await.map_err(failed)? else { break None };
-        match prepared.push(&row, &mut rows) {
-            Ok(()) if rows.end_row() == RowEnd::More => {}
-            Ok(()) => break Some(Ok(())),
-            Err(error) => break Some(Err(error)),
-        }
-    };
-    if let Some(result) = cut {
-        if in_transaction {
-            while stream.try_next().await.map_err(failed)?.is_some() {}
-        } else {
-            skip_rest(stream.as_mut(), cancel).await.map_err(failed)?;
-        }
-        result?;
-    }
-    Ok(Written { affected: stream.rows_affected().unwrap_or(0), rows: rows.finish() })
-}
-
-/// Reads on to the end of the statement: at once where it is near, else after a cancel.
-async fn skip_rest(mut stream: std::pin::Pin<&mut RowStream>, cancel: &Cancel) -> Result<(), Error> {
-    let near = async {
-        let mut skipped = 0;
-        while let Some(row) = stream.as_mut().try_next().await? {
-            skipped += row.raw_size_bytes();
-            if skipped > CHEAP_BYTES {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    if let Ok(result) = timeout(GRACE, near).await
-        && result?
-    {
-        return Ok(());
-    }
-    // Not delivered: the statement ends by itself, or by the server's own limit; it is read away meanwhile.
-    cancel.deliver().await;
-    loop {
-        match stream.as_mut().try_next().await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(()),
-            Err(error) if error.code().is_some() => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 impl Session for PostgresSession {

@@ -494,3 +494,29 @@ async fn a_dropped_session_leaves_the_server() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Promise 11: a row that no step allows is known by its length and never held here; what came before it is given.
+#[tokio::test]
+async fn promise_11_a_row_far_beyond_the_limit_is_refused_before_it_is_held() {
+    let server = Server::new().await;
+    let limits = ReadLimits { max_rows: 10, max_bytes: 1_000 };
+    let long = "SELECT repeat('x', 4000000) AS \"LONG\"";
+    let mut session = open(Access::ReadOnly).await;
+    let error = session.read(&statement(long), &[], limits).await.expect_err("4 MB");
+    assert_eq!(error.failure, Failure::ResultTooLarge { column: "LONG".into() });
+    assert!(!session.usable());
+
+    let mut session = open(Access::ReadOnly).await;
+    let rows = session.read(&statement(format!("SELECT 'short' UNION ALL ({long})")), &[], limits).await.expect("the first row");
+    assert_eq!((rows.len(), rows.truncated(), value(&rows, 0, 0)), (1, true, text("short")));
+    assert!(!session.usable());
+
+    let mut session = open(Access::ReadWrite).await;
+    session.begin().await.expect("begin");
+    let error =
+        session.read(&statement(format!("SELECT 'short' UNION ALL ({long})")), &[], limits).await.expect_err("a transaction is lost");
+    assert!(matches!(error.failure, Failure::ResultTooLarge { .. }), "{error}");
+    session.commit().await.expect_err("it is gone");
+    assert!(matches!(session.end().await, Ended::Closed));
+    drop(server);
+}
