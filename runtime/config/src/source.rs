@@ -21,6 +21,9 @@ pub enum SourceError {
     /// Folders nested too deep, or too many files.
     #[error("holds too many files or folders")]
     TooMany,
+    /// A pipe or a device: reading it may never end.
+    #[error("is no file")]
+    NotAFile,
     /// Anything else the system says.
     #[error("cannot be read: {0}")]
     System(std::io::ErrorKind),
@@ -47,6 +50,10 @@ pub struct Disk;
 
 impl Source for Disk {
     fn read(&self, path: &Path) -> Result<String, SourceError> {
+        // Asked before it is opened: opening a pipe that nobody writes to would wait for ever.
+        if !std::fs::metadata(path).map_err(|error| system(&error))?.is_file() {
+            return Err(SourceError::NotAFile);
+        }
         let file = std::fs::File::open(path).map_err(|error| system(&error))?;
         let mut bytes = Vec::new();
         file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| system(&error))?;
@@ -130,5 +137,16 @@ impl Source for Memory {
     }
     fn environment(&self, name: &str) -> Option<String> {
         self.environment.get(name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c9_what_is_no_file_is_a_fault_and_not_waited_for() {
+        assert_eq!(Disk.read(Path::new("/dev/null")), Err(SourceError::NotAFile));
+        assert_eq!(Disk.read(&std::env::temp_dir()), Err(SourceError::NotAFile));
     }
 }
