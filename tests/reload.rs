@@ -101,3 +101,25 @@ fn a_broken_file_stops_a_start_unless_the_last_good_one_is_asked_for() {
     child.kill().and_then(|()| child.wait().map(drop)).expect("ours to end");
     assert_eq!(reply.json()["words"], "kept");
 }
+
+#[test]
+fn c9_a_database_that_is_written_all_the_time_beside_the_files_keeps_no_change_from_being_seen() {
+    let server = serve(&[("first.toml", &flow("first", "one"))]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let file = rusqlite::Connection::open(server.folder.join("main.db")).expect("a database");
+            file.execute_batch("CREATE TABLE t (a)").expect("a table");
+            let notes = server.folder.join("notes.txt");
+            while !stop.load(Ordering::Relaxed) {
+                file.execute_batch("INSERT INTO t VALUES (1)").expect("a write");
+                // What is no database moves too.
+                std::fs::write(&notes, "still here").expect("a note");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        });
+        server.write("flows/first.toml", &flow("first", "two"));
+        server.wait_for("the change", |server| (words(server, "first") == "two").then_some(()));
+        stop.store(true, Ordering::Relaxed);
+    });
+}
