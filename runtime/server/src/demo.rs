@@ -51,7 +51,10 @@ fn write_files(data: &Path) -> anyhow::Result<()> {
         }
         let folder = path.parent().unwrap_or(data);
         fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-        fs::write(&path, content).with_context(|| format!("{} cannot be written", path.display()))?;
+        // Under another name first: a start that is broken off leaves no half file that the next one would keep.
+        let unfinished = path.with_extension("unfinished");
+        let written = fs::write(&unfinished, content).and_then(|()| fs::rename(&unfinished, &path));
+        written.with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(())
 }
