@@ -42,6 +42,10 @@ impl<'a> Head<'a> {
                 "traceparent" => head.trace = std::str::from_utf8(value).ok().and_then(TraceContext::below),
                 "content-encoding" => head.encoded = !value.eq_ignore_ascii_case(b"identity"),
                 "idempotency-key" => head.keyed = true,
+                // A body with two lengths, or in a form nobody undoes, is read differently by whoever stands in front.
+                "transfer-encoding" if !value.eq_ignore_ascii_case(b"chunked") || parts.headers.contains_key("content-length") => {
+                    return Err(Refusal::new(Code::Malformed, "Send the body with Content-Length, or chunked and nothing else."));
+                }
                 _ => {}
             }
         }
@@ -116,6 +120,11 @@ mod tests {
             assert_eq!(code(&headers), Some(Code::Malformed), "{headers:?}");
         }
         assert_eq!(code(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]), Some(Code::Malformed));
+        for coding in ["gzip, chunked", "identity"] {
+            assert_eq!(code(&[("transfer-encoding", coding)]), Some(Code::Malformed), "{coding}");
+        }
+        assert_eq!(code(&[("content-length", "2"), ("transfer-encoding", "chunked")]), Some(Code::Malformed));
+        assert_eq!(code(&[("transfer-encoding", "Chunked")]), None);
         assert_eq!(code(&[("traceparent", "nonsense"), ("content-encoding", "identity")]), None);
     }
 }
