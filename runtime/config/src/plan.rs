@@ -75,7 +75,7 @@ pub struct Plan {
     pub secret_files: Vec<PathBuf>,
     /// What the secrets were.
     pub(crate) secrets: SecretsDigest,
-    /// Every limit with its origin: see [`crate::explain`].
+    /// Every limit with its origin: see [`crate::explain()`].
     pub limits: Vec<LimitLine>,
 }
 

@@ -104,7 +104,8 @@ static STEP: Section = Section {
         ),
         key("max_rows", Kind::Integer { min: 1, max: MAX_ROWS as i64 }, "Most rows; more are cut and the reply says `truncated`.")
             .default("1000"),
-        key("max_bytes", Kind::Size { min: 1, max: MAX_BYTES }, "Most bytes of the result, held or written as JSON; cut at a row.").default("\"1MiB\""),
+        key("max_bytes", Kind::Size { min: 1, max: MAX_BYTES }, "Most bytes of the result, held or written as JSON; cut at a row.")
+            .default("\"1MiB\""),
         key("max_affected", Kind::Integer { min: 1, max: i64::MAX }, "Most rows a write may change; beyond it is rolled back.")
             .default("100")
             .or_unlimited(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spillgate_admission::Reservation;
 use spillgate_config::plan::Step;
 use spillgate_expression::{Expression, LARGE_COST, Scope};
 use spillgate_model::{Code, Datum, Refusal, Scope as Fault};
@@ -63,12 +64,7 @@ impl Context<'_> {
             if done.tree.get().is_some() || (part == "value" && done.affected.is_some()) {
                 continue;
             }
-            let limit = self.call.live.plan.server.memory.value;
-            let bytes = (cells * TREE_BYTES_PER_CELL + rows.held_bytes()) as u64;
-            let reservation = self.inner.memory.reserve(bytes, limit).map_err(|used| {
-                let refusal = Refusal::new(Code::MemoryFull, "The memory for evaluating the rows is in use.");
-                Failed::refused(refusal.policy("server.memory", limit, used))
-            })?;
+            let reservation = self.reserve_tree(cells * TREE_BYTES_PER_CELL + rows.held_bytes())?;
             let tree = if cells > LARGE_CELLS {
                 let rows = rows.clone();
                 let growing = tokio::task::spawn_blocking(move || Datum::from_rows(&rows));
@@ -79,6 +75,15 @@ impl Context<'_> {
             let _first = done.tree.set((tree, reservation));
         }
         Ok(any_large)
+    }
+
+    /// Memory for a tree, from what the server has for all calls.
+    pub(super) fn reserve_tree(&self, bytes: usize) -> Fallible<Reservation> {
+        let limit = self.call.live.plan.server.memory.value;
+        self.inner.memory.reserve(bytes as u64, limit).map_err(|used| {
+            let refusal = Refusal::new(Code::MemoryFull, "The memory for evaluating what was read is in use.");
+            Failed::refused(refusal.policy("server.memory", limit, used))
+        })
     }
 
     /// Only what the expression mentions.

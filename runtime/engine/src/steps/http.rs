@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use spillgate_admission::Reservation;
 use spillgate_config::plan::{HttpStep, Step};
 use spillgate_model::{Code, Datum, Refusal, json};
 
@@ -130,7 +131,7 @@ pub(super) async fn call(
     plan: &HttpStep,
     prepared: &PreparedHttp,
     body: Option<Datum>,
-) -> Fallible<Datum> {
+) -> Fallible<(Datum, Reservation)> {
     // Asked again where it is sent: the plan of this call says who may be called.
     if !context.call.live.plan.server.http_hosts.contains(&prepared.host) {
         return Err(Failed::refused(Refusal::new(Code::UpstreamError, "The service of this step is not among http_hosts.")));
@@ -138,7 +139,7 @@ pub(super) async fn call(
     let client = context.inner.http.get()?;
     let mut tries = Tries::of(step, context.deadline);
     loop {
-        let sent = tokio::time::timeout(plan.timeout, send(client, plan, prepared, body.as_ref())).await;
+        let sent = tokio::time::timeout(plan.timeout, send(context, client, plan, prepared, body.as_ref())).await;
         let result = sent.unwrap_or_else(|_| Err(failed("The service did not answer in time.", prepared.repeatable(), String::new())));
         match result {
             Ok(value) => return Ok(value),
@@ -148,7 +149,13 @@ pub(super) async fn call(
     }
 }
 
-async fn send(client: &Pooled, plan: &HttpStep, prepared: &PreparedHttp, body: Option<&Datum>) -> Fallible<Datum> {
+async fn send(
+    context: &Context<'_>,
+    client: &Pooled,
+    plan: &HttpStep,
+    prepared: &PreparedHttp,
+    body: Option<&Datum>,
+) -> Fallible<(Datum, Reservation)> {
     let request = prepared.request(body).map_err(|error| failed("The request could not be made.", false, error.to_string()))?;
     let response = client.request(request).await.map_err(|error| {
         // Where no connection was made nothing was sent.
@@ -171,7 +178,8 @@ async fn send(client: &Pooled, plan: &HttpStep, prepared: &PreparedHttp, body: O
         let detail = format!("The service answered with status {}.", parts.status.as_u16());
         return Err(failed(&detail, prepared.repeatable(), String::new()));
     }
-    answer(&parts, &bytes)
+    let grown = context.reserve_tree(super::json::most_bytes(&bytes))?;
+    answer(&parts, &bytes).map(|value| (value, grown))
 }
 
 /// `{status, headers, body}`.

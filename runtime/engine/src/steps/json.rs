@@ -15,6 +15,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Datum, String> {
     Ok(datum)
 }
 
+/// What the tree of a JSON text takes at the most, seen from its outside: every value and key follows one of these.
+pub(super) fn most_bytes(text: &[u8]) -> usize {
+    /// A datum, its allocation, and its share of a map's node.
+    const BYTES_PER_VALUE: usize = 240;
+    let values = text.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
+    text.len() + values * BYTES_PER_VALUE
+}
+
 struct Tree;
 
 impl<'de> DeserializeSeed<'de> for Tree {
@@ -60,5 +68,37 @@ impl<'de> Visitor<'de> for Tree {
             map.insert(Arc::from(key), entries.next_value_seed(Tree)?);
         }
         Ok(Datum::Map(Arc::new(map)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a tree takes: boxes of shared pointers, and nodes of maps that are half full.
+    fn held(datum: &Datum) -> usize {
+        const SHARED: usize = 32;
+        match datum {
+            Datum::Text(text) => SHARED + text.len(),
+            Datum::Binary(bytes) => SHARED + bytes.len(),
+            Datum::List(items) => SHARED + items.iter().map(|item| size_of::<Datum>() + held(item)).sum::<usize>(),
+            Datum::Map(entries) => {
+                let nodes = entries.len().div_ceil(5) * (11 * (16 + size_of::<Datum>()) + SHARED);
+                SHARED + nodes + entries.iter().map(|(key, value)| SHARED + key.len() + held(value)).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn promise_11_the_memory_reserved_for_an_answer_is_never_less_than_its_tree_takes() {
+        let empty_lists = format!("[{}[]]", "[],".repeat(10_000));
+        let small_maps = format!("[{}{{}}]", r#"{"a":1},"#.repeat(10_000));
+        let wide_map = format!("{{{}\"z\":0}}", (0..10_000).map(|key| format!("\"{key}\":[],")).collect::<String>());
+        let texts = format!("[{}\"\"]", r#""","#.repeat(10_000));
+        for text in [empty_lists, small_maps, wide_map, texts, "null".into(), r#"{"a":{"b":{"c":[{}]}}}"#.into()] {
+            let tree = parse(text.as_bytes()).expect("JSON");
+            assert!(held(&tree) <= most_bytes(text.as_bytes()) + 32, "{}…", &text[..text.len().min(20)]);
+        }
     }
 }

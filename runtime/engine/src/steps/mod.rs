@@ -67,6 +67,8 @@ struct Done {
     error: Option<Code>,
     /// `rows` as a tree, made when an expression first reads it, and the memory that it takes.
     tree: OnceLock<(Datum, Reservation)>,
+    /// The memory that `value` takes beyond what its step may read.
+    _grown: Option<Reservation>,
 }
 
 impl Done {
@@ -143,7 +145,8 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, do
             if !prepared.repeatable() {
                 writing.sent_outside();
             }
-            Ok(Done::of_value(http::call(context, step, plan, prepared, body).await?))
+            let (value, grown) = http::call(context, step, plan, prepared, body).await?;
+            Ok(Done { _grown: Some(grown), ..Done::of_value(value) })
         }
         (Action::Map(expression), _) => Ok(Done::of_value(fitting(context, step, context.evaluate(expression, step, done).await?)?)),
         (Action::Route, _) => Ok(Done::default()),
