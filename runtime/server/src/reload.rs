@@ -44,7 +44,6 @@ impl Reloader {
         self.engine
             .apply(plan.clone())
             .map_err(|problems| problems.iter().map(|problem| whole_file(&self.config, problem)).collect::<Vec<_>>())?;
-        last_good::save(&plan);
         Ok((plan.version.clone(), kept))
     }
 
@@ -55,7 +54,18 @@ impl Reloader {
         let loaded = tokio::task::spawn_blocking(move || load(&config, addresses))
             .await
             .unwrap_or_else(|panic| Err(vec![whole_file(&self.config, &panic.to_string())]));
-        let outcome = loaded.and_then(|plan| self.apply(plan));
+        let before = self.engine.live();
+        let outcome = self.settle(loaded.and_then(|plan| self.apply(plan)));
+        let now = self.engine.live();
+        if !Arc::ptr_eq(&before, &now) {
+            // Told first, kept then: nobody waits for the disk to hear of it.
+            let _told_by_the_log = tokio::task::spawn_blocking(move || last_good::save(&now.plan)).await;
+        }
+        outcome
+    }
+
+    /// Keeps and tells how it went.
+    fn settle(&self, outcome: Result<(String, Vec<String>), Vec<Fault>>) -> Result<String, Vec<Fault>> {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok((version, kept)) => {
