@@ -2,7 +2,7 @@
 //!
 //! Closing a socket with unread bytes resets the connection, and a reset may overtake the reply that was just sent: a
 //! caller refused in the middle of a large body would see a broken connection instead of its refusal. So after the last
-//! byte out, what still comes in is read and thrown away: [`BYTES`] and [`TIME`] at most, and only if there is anything.
+//! byte out, what still comes in is read and thrown away until the caller ends: [`BYTES`] and [`TIME`] at most.
 //!
 //! And a socket whose other side must read: a caller that takes nothing of its reply for [`STALL`] is cut off, for its reply
 //! holds memory and its connection a place until then.
@@ -29,7 +29,7 @@ pub(crate) struct Lingering {
     stream: TcpStream,
     /// Runs while a write waits for the caller.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Open -> Closing (the last byte is out, bytes were unread) -> Closed.
+    /// Open -> Closing (the last byte is out, the caller may still send) -> Closed.
     end: End,
 }
 
@@ -88,11 +88,11 @@ impl AsyncWrite for Lingering {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match &mut self.end {
-                // Open -> Closing if something is unread, else Closed.
+                // Open -> Closed if the caller has ended, else Closing: with nothing unread now, the rest may be on its way.
                 End::Open => {
                     ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
-                    let unread = matches!(self.discard(context), Poll::Ready(Ok(count)) if count > 0);
-                    self.end = if unread { End::Closing { left: BYTES, until: Box::pin(sleep(TIME)) } } else { End::Closed };
+                    let ended = matches!(self.discard(context), Poll::Ready(Ok(0) | Err(_)));
+                    self.end = if ended { End::Closed } else { End::Closing { left: BYTES, until: Box::pin(sleep(TIME)) } };
                 }
                 // Closing -> Closed when the caller ends, or has had its share of patience.
                 End::Closing { left, until } => {
@@ -115,6 +115,26 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_is_still_on_its_way_does_not_reset_the_reply() {
+        use tokio::io::AsyncReadExt as _;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut caller = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("accepted");
+        let mut stream = Lingering::new(stream);
+        stream.write_all(b"refused").await.expect("written");
+        // Polled once with nothing unread: it must wait for the rest.
+        let mut closing = Box::pin(async move { stream.shutdown().await });
+        assert!(futures_util::poll!(&mut closing).is_pending(), "the caller has not ended");
+        let closed = tokio::spawn(closing);
+        caller.write_all(&vec![0; 1 << 20]).await.expect("nobody resets the connection");
+        caller.shutdown().await.expect("ended");
+        let mut reply = Vec::new();
+        caller.read_to_end(&mut reply).await.expect("the reply arrives");
+        assert_eq!(reply, b"refused");
+        closed.await.expect("no panic").expect("closed in order");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_takes_nothing_of_its_reply_is_cut_off() {
