@@ -105,6 +105,12 @@ fn a_chunked_body_over_the_limit_is_refused_without_being_held() {
         .header("Content-Type", "application/json");
     let mut stream = request.open(&server.flows);
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    // Twice the limit: read away, so that the refusal arrives.
+    let mut twice = request.open(&server.flows);
+    twice.write_all(chunk.repeat(32).as_bytes()).and_then(|()| twice.write_all(b"0\r\n\r\n")).expect("sent");
+    let mut refusal = String::new();
+    twice.read_to_string(&mut refusal).expect("a whole reply");
+    assert!(refusal.starts_with("HTTP/1.1 413") && refusal.contains("\"too_large\""), "{refusal}");
     // Endless: until the server has answered and closed.
     for _ in 0..4_096 {
         if stream.write_all(chunk.as_bytes()).is_err() {
