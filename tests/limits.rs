@@ -214,3 +214,18 @@ fn a_server_told_to_stop_answers_what_it_accepted_and_ends_in_time() {
     assert!(told.elapsed() < Duration::from_secs(10), "an idle connection does not hold it");
     drop(silent);
 }
+
+#[test]
+fn a_value_made_by_an_expression_is_bounded_like_what_it_was_made_of() {
+    let twice = FLOW
+        .replace("\"say\"", "\"twice\"")
+        .replace("POST /say", "POST /twice")
+        .replace("{'word': input.word}", "{'word': input.word + input.word}");
+    let server = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n";
+    let server =
+        Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server, flows: &[("twice.toml", &twice)], environment: &[] });
+    let post = |length: usize| server.post("agent-key-1", "/api/twice", &format!("{{\"word\":\"{}\"}}", "x".repeat(length)));
+    assert_eq!(post(400_000).json()["word"].as_str().map(str::len), Some(800_000));
+    let refused = post(700_000);
+    assert_eq!((refused.status, refused.code().as_str()), (502, "result_too_large"), "{}", refused.head);
+}
