@@ -52,7 +52,7 @@ pub(crate) struct Flows<'a> {
 struct FlowPage<'a> {
     name: &'a str,
     about: &'a str,
-    http: String,
+    http: Option<String>,
     effect: &'static str,
     deadline_ms: LimitPage<Amount>,
     inputs: Vec<&'a str>,
@@ -83,7 +83,7 @@ impl<'a> FlowPage<'a> {
         FlowPage {
             name: &flow.name,
             about: &flow.about,
-            http: format!("{} /api{}", flow.method, flow.path),
+            http: flow.http.as_ref().map(|endpoint| format!("{} /api{}", endpoint.method, endpoint.path)),
             effect: match flow.effect {
                 Effect::Read => "read",
                 Effect::Write => "write",
@@ -106,6 +106,8 @@ impl<'a> StepPage<'a> {
             Action::Sql(sql) => ("sql", plan.databases.get(sql.database).map(|database| &*database.name)),
             Action::Map(_) => ("map", None),
             Action::Http(_) => ("http", None),
+            Action::Queue => ("queue", None),
+            Action::Emit(_) => ("emit", None),
             Action::Route => ("route", None),
         };
         StepPage { name: &step.name, kind, database }

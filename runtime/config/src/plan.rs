@@ -6,6 +6,8 @@
 //! 3. No type here can be made outside this crate other than through [`crate::load`] (fields are read-only by custom:
 //!    `Plan` is handed out in an `Arc`).
 
+mod durable;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,6 +19,9 @@ use spillgate_expression::Expression;
 use spillgate_model::{Secret, Type, Value, units::Rate};
 
 use crate::explain::LimitLine;
+pub use durable::{
+    Cron, EmitStep, IdempotencyPlan, KeyNeed, QueueCut, QueuePlan, QueuedPlan, RecordPlan, SchedulePlan, System, UniquePlan, When, WhenFull,
+};
 
 /// Where something stands: shown by `explain`, faults and the admin face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +66,8 @@ pub struct Plan {
     pub admins: Vec<Admin>,
     /// `[database.NAME]`, in name order.
     pub databases: Vec<DatabasePlan>,
+    /// `[queue.NAME]`, in name order.
+    pub queues: Vec<QueuePlan>,
     /// `[tenant.NAME]`, in name order.
     pub tenants: Vec<TenantPlan>,
     /// Flows in name order.
@@ -169,6 +176,7 @@ pub struct TenantPlan {
     pub rate: Limit<Rate>,
     pub in_flight: Limit<u64>,
     pub memory: Limit<u64>,
+    pub queued: QueuedPlan,
     /// Patterns of flow names; `*` matches all. Use [`TenantPlan::may_call`].
     pub flows: Vec<String>,
     pub origin: Origin,
@@ -218,21 +226,40 @@ pub enum Effect {
 pub struct Flow {
     pub name: Arc<str>,
     pub about: String,
-    /// `GET`, `POST`, … and the path below `/api` as written, such as `/trucks/{id}/position`.
-    pub method: &'static str,
-    pub path: String,
+    /// None: it runs by its schedule, or by what other flows emit.
+    pub http: Option<Endpoint>,
     pub effect: Effect,
     pub deadline: Limit<Duration>,
     pub cache: Option<CachePlan>,
     pub page: Option<PagePlan>,
     pub inputs: Arc<[Input]>,
     pub steps: Vec<Step>,
+    pub queue: Option<QueueCut>,
+    pub idempotency: Option<IdempotencyPlan>,
+    pub unique: Option<UniquePlan>,
+    pub schedule: Option<SchedulePlan>,
     pub tests: Vec<FlowTest>,
     /// Hash of the file's content and of every file it names.
     pub version: u64,
     /// Bytes reserved for a call: the sum of its steps' `max_bytes`, twice where an expression reads rows.
     pub memory: u64,
     pub file: Arc<PathBuf>,
+}
+
+/// `http = "…"`.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `GET`, `POST`, …
+    pub method: &'static str,
+    /// Below `/api`, as written, such as `/trucks/{id}/position`.
+    pub path: String,
+}
+
+impl Flow {
+    /// Whether a caller's input comes as a JSON body (also of what other flows emit).
+    pub fn takes_body(&self) -> bool {
+        self.http.as_ref().is_none_or(|endpoint| endpoint.method != "GET")
+    }
 }
 
 /// `cache = {…}`.
@@ -333,6 +360,9 @@ pub enum Action {
     Sql(SqlStep),
     Map(Expression),
     Http(HttpStep),
+    /// `queue`: see [`Flow::queue`].
+    Queue,
+    Emit(EmitStep),
     /// A step with `route` only.
     Route,
 }
@@ -346,6 +376,8 @@ pub enum Piece {
     Input(usize),
     /// The marker for this part of the cursor (index into the page key).
     Cursor(usize),
+    /// The marker for a value that is no input.
+    System(System),
 }
 
 /// A statement whose named parameters were found by a real tokenizer. A list input becomes as many markers as items;

@@ -66,6 +66,7 @@ fn render(text: &SqlText) -> String {
         Piece::Text(text) => text.to_string(),
         Piece::Input(index) => format!("<{index}>"),
         Piece::Cursor(index) => format!("<<{index}>>"),
+        Piece::System(system) => format!("<{system:?}>"),
     };
     text.pieces.iter().map(piece).collect()
 }
@@ -284,7 +285,8 @@ fn steps_keep_their_order_their_limits_and_their_ways_out() {
     let source = source(&[STEPS]).file("conf/flows/x.sql", "SELECT ID, SEEN FROM T WHERE ID = :id");
     let plan = load_all(&source);
     let flow = &plan.flows[0];
-    assert_eq!((flow.effect, flow.method, &*flow.path), (Effect::Write, "POST", "/steps"));
+    let endpoint = flow.http.as_ref().expect("it has an endpoint");
+    assert_eq!((flow.effect, endpoint.method, &*endpoint.path), (Effect::Write, "POST", "/steps"));
     let names: Vec<&str> = flow.steps.iter().map(|step| &*step.name).collect();
     assert_eq!(names, ["look", "step_2", "step_3", "geo", "end"]);
     assert_eq!(flow.steps[0].route[0].1, 4);

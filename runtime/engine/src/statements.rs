@@ -81,6 +81,7 @@ impl Prepared {
                 Piece::Text(_) => continue,
                 Piece::Input(index) => inputs.get(*index),
                 Piece::Cursor(index) => cursor.get(*index),
+                Piece::System(_) => None,
             };
             match value {
                 Some(Value::List(items)) if !items.is_empty() => {

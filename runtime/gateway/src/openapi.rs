@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spillgate_admission::TenantLimits;
 use spillgate_config::Plan;
-use spillgate_config::plan::{Action, Effect, Flow, Input, TenantPlan};
+use spillgate_config::plan::{Action, Effect, Endpoint, Flow, Input, TenantPlan};
 use spillgate_engine::intake;
 use spillgate_model::limits;
 
@@ -22,9 +22,10 @@ use crate::routes::nameless;
 pub fn document(plan: &Plan, tenant: &TenantPlan, in_force: &TenantLimits) -> Value {
     let mut paths: BTreeMap<String, (Vec<&str>, Map<String, Value>)> = BTreeMap::new();
     for flow in plan.flows.iter().filter(|flow| tenant.may_call(&flow.name)) {
+        let Some(endpoint) = &flow.http else { continue };
         // One path may not stand there twice under other names: the first flow's names are used for all its methods.
-        let (names, methods) = paths.entry(nameless(&flow.path)).or_insert_with(|| (parts(&flow.path), Map::new()));
-        methods.insert(flow.method.to_ascii_lowercase(), operation(flow, names, in_force));
+        let (names, methods) = paths.entry(nameless(&endpoint.path)).or_insert_with(|| (parts(&endpoint.path), Map::new()));
+        methods.insert(endpoint.method.to_ascii_lowercase(), operation(flow, endpoint, names, in_force));
     }
     let paths: Map<String, Value> = paths.into_iter().map(|(path, (names, methods))| (named(&path, &names), methods.into())).collect();
     json!({
@@ -60,20 +61,20 @@ fn named(path: &str, names: &[&str]) -> String {
     format!("/api{}", parts.collect::<Vec<_>>().join("/"))
 }
 
-fn operation(flow: &Flow, path_names: &[&str], in_force: &TenantLimits) -> Value {
+fn operation(flow: &Flow, endpoint: &Endpoint, path_names: &[&str], in_force: &TenantLimits) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".into(), json!(&*flow.name));
     operation.insert("summary".into(), json!(flow.name.replace('_', " ")));
     if !flow.about.is_empty() {
         operation.insert("description".into(), json!(flow.about));
     }
-    let own_names = parts(&flow.path);
+    let own_names = parts(&endpoint.path);
     let in_path = own_names.iter().zip(path_names).filter_map(|(own, shown)| {
         let input = flow.inputs.iter().find(|input| &*input.name == *own)?;
         Some(parameter(shown, "path", true, schemas::text_input(input), &input.about))
     });
     let mut parameters: Vec<Value> = in_path.collect();
-    if flow.method == "GET" {
+    if !flow.takes_body() {
         let in_query = fields(flow).map(|input| parameter(&input.name, "query", input.required, schemas::text_input(input), &input.about));
         parameters.extend(in_query);
         parameters.extend(paging(flow).map(|(name, schema, about)| parameter(name, "query", false, schema, about)));
@@ -142,7 +143,7 @@ fn limits_of(flow: &Flow, in_force: &TenantLimits) -> Value {
         shown.insert("max_rows".into(), json!(sql.max_rows));
         shown.insert("max_bytes".into(), json!(sql.max_bytes));
     }
-    if flow.method != "GET" {
+    if flow.takes_body() {
         shown.insert("body_bytes".into(), json!(limits::BODY_BYTES));
     }
     let rate = in_force.rate;

@@ -27,7 +27,8 @@ impl Routes {
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut paths: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, flow) in plan.flows.iter().enumerate() {
-            paths.entry(nameless(&flow.path)).or_default().push(index);
+            let Some(endpoint) = &flow.http else { continue };
+            paths.entry(nameless(&endpoint.path)).or_default().push(index);
         }
         let mut router = matchit::Router::new();
         for (path, flows) in paths {
@@ -48,11 +49,12 @@ impl Routes {
     pub(crate) fn find(&self, plan: &Plan, tenant: &TenantPlan, method: &str, path: &str) -> Result<usize, Missing> {
         let found = self.router.at(path).map_err(|_| Missing::Flow)?;
         let mut allowed = found.value.iter().filter(|flow| tenant.may_call(&plan.flows[**flow].name));
-        if let Some(flow) = allowed.clone().find(|flow| plan.flows[**flow].method == method) {
+        let method_of = |flow: &usize| plan.flows[*flow].http.as_ref().map_or("", |endpoint| endpoint.method);
+        if let Some(flow) = allowed.clone().find(|flow| method_of(flow) == method) {
             return Ok(*flow);
         }
         let Some(first) = allowed.next() else { return Err(Missing::Flow) };
-        let methods = allowed.fold(plan.flows[*first].method.to_owned(), |list, flow| list + ", " + plan.flows[*flow].method);
+        let methods = allowed.fold(method_of(first).to_owned(), |list, flow| list + ", " + method_of(flow));
         Err(Missing::Method(methods))
     }
 }

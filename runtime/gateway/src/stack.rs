@@ -81,7 +81,7 @@ async fn stages(gateway: &Inner, trail: &mut Trail<'_>, parts: &http::request::P
     // The body, under its cap, chunked or not.
     let body = payload::read(body, deadline.into()).await?;
     // Intake: typed values, all bad fields at once.
-    let reads_query = flow.method == "GET";
+    let reads_query = !flow.takes_body();
     let given = intake::Given {
         path: Some((view.routes.template(flow_index), path)),
         query: parts.uri.query(),
@@ -118,7 +118,7 @@ fn missing(missing: Missing) -> Denied {
 /// Refuses what could never run, and says how many bytes the call reserves.
 fn could_fit(flow: &Flow, tenant: &LiveTenant, server_memory: u64, head: &Head<'_>, body: &Incoming) -> Result<u64, Refusal> {
     let body_bytes = payload::most_bytes(body);
-    if flow.method == "GET" && body_bytes > 0 {
+    if !flow.takes_body() && body_bytes > 0 {
         return Err(Refusal::new(Code::Malformed, "A GET takes its input from path and query; send no body."));
     }
     if body_bytes > limits::BODY_BYTES {

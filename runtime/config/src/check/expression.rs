@@ -133,7 +133,7 @@ impl<'a> Samples<'a> {
                         self.evaluate(checker, body, written, "body");
                     }
                 }
-                Action::Sql(_) | Action::Route => {}
+                Action::Sql(_) | Action::Queue | Action::Emit(_) | Action::Route => {}
             }
         }
         self.add(step, value);

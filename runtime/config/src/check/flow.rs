@@ -9,7 +9,7 @@ use spillgate_model::units::{ByteSize, show_duration};
 
 use crate::keys::flow::ROOT;
 use crate::place::FileText;
-use crate::plan::{Action, CachePlan, Effect, Flow, PageKey, PagePlan, Step};
+use crate::plan::{Action, CachePlan, Effect, Endpoint, Flow, PageKey, PagePlan, Step};
 use crate::raw::printable;
 use crate::sql::page::{KeyText, read_key};
 use crate::walk::read_file;
@@ -117,14 +117,17 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
     Some(Flow {
         name: flow_name,
         about: table.text("about").value,
-        method: endpoint.method,
-        path: endpoint.path,
+        http: Some(Endpoint { method: endpoint.method, path: endpoint.path }),
         effect: if writes { Effect::Write } else { Effect::Read },
         deadline: table.time("deadline").into_limit(),
         cache,
         page,
         inputs: inputs.into(),
         steps: proven.into_iter().map(|(step, _)| step).collect(),
+        queue: None,
+        idempotency: None,
+        unique: None,
+        schedule: None,
         tests,
         version,
         memory,
@@ -187,7 +190,7 @@ fn expressions<'a>(steps: &'a [(Step, &Table)]) -> impl Iterator<Item = &'a spil
         let of_action = match &step.action {
             Action::Map(map) => Some(map),
             Action::Http(http) => http.body.as_ref(),
-            Action::Sql(_) | Action::Route => None,
+            Action::Sql(_) | Action::Queue | Action::Emit(_) | Action::Route => None,
         };
         step.when.iter().chain(of_action).chain(step.route.iter().map(|(when, _)| when))
     })
@@ -202,7 +205,7 @@ fn memory(steps: &[(Step, &Table)]) -> u64 {
     let of_step = |step: &Step| match &step.action {
         Action::Sql(sql) => sql.max_bytes as u64,
         Action::Http(http) => http.max_bytes as u64,
-        Action::Map(_) | Action::Route => 0,
+        Action::Map(_) | Action::Queue | Action::Emit(_) | Action::Route => 0,
     };
     steps.iter().map(|(step, _)| of_step(step) * if is_read(step) { 2 } else { 1 }).sum()
 }

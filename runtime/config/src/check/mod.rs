@@ -179,6 +179,7 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     Ok(Plan {
         version: checker.version(),
         tenants: checker.with_types(tenants),
+        queues: Vec::new(),
         server,
         admins,
         databases,

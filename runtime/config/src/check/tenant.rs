@@ -11,7 +11,7 @@ use spillgate_model::{Type, Value};
 use crate::fault::did_you_mean;
 use crate::keys::server::CLASSES;
 use crate::place::{Located, Place, Setting};
-use crate::plan::{Admin, Class, Flow, Limit, ServerPlan, TenantPlan};
+use crate::plan::{Admin, Class, Flow, Limit, ServerPlan, QueuedPlan, TenantPlan};
 use crate::raw::{Raw, printable};
 use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
@@ -119,6 +119,7 @@ fn tenant(
         rate: rate.into_limit(),
         in_flight: unlimited_count(in_flight),
         memory: memory.into_limit(),
+        queued: QueuedPlan::default(),
         flows: flows.into_iter().map(|pattern| pattern.value).collect(),
         origin: name.place.origin(),
     }

@@ -161,7 +161,7 @@ impl Faults {
 fn check_names(flow: &Flow, entries: &Entries<'_>, faults: &mut Faults) -> Result<(), Refusal> {
     for name in query::names(entries.query) {
         let name = name.ok_or_else(|| Refusal::new(Code::Malformed, "A name in the query string is not percent-encoded UTF-8."))?;
-        if flow.method == "GET" {
+        if !flow.takes_body() {
             check_name(flow, entries, &name, faults);
         } else {
             faults.add(&name, Problem::Borrowed("send it in the JSON body; this flow reads no query string"));

@@ -12,7 +12,8 @@ pub struct PathTemplate {
 impl PathTemplate {
     /// Reads `/trucks/{id}/position`. A part always is a whole segment.
     pub fn new(flow: &Flow) -> Self {
-        let segments = flow.path.trim_start_matches('/').split('/').enumerate();
+        let path = flow.http.as_ref().map_or("", |endpoint| &endpoint.path);
+        let segments = path.trim_start_matches('/').split('/').enumerate();
         let parts = segments.filter_map(|(segment, text)| {
             let name = text.strip_prefix('{')?.strip_suffix('}')?;
             let input = flow.inputs.iter().position(|input| &*input.name == name)?;

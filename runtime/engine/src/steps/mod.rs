@@ -149,7 +149,7 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, do
             Ok(Done { _grown: Some(grown), ..Done::of_value(value) })
         }
         (Action::Map(expression), _) => Ok(Done::of_value(fitting(context, step, context.evaluate(expression, step, done).await?)?)),
-        (Action::Route, _) => Ok(Done::default()),
+        (Action::Queue | Action::Emit(_) | Action::Route, _) => Ok(Done::default()),
         _ => Err(Failed::refused(Refusal::new(Code::Internal, "The flow was not made ready to run."))),
     }
 }

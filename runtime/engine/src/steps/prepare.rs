@@ -52,7 +52,7 @@ impl PreparedFlow {
                 Ok(prepared) => Ok(PreparedStep::Http(prepared)),
                 Err(problem) => Err(format!("flow {}, step {}: {problem}", flow.name, step.name)),
             },
-            Action::Map(_) | Action::Route => Ok(PreparedStep::Plain),
+            Action::Map(_) | Action::Queue | Action::Emit(_) | Action::Route => Ok(PreparedStep::Plain),
         });
         let steps = steps.collect::<Result<Vec<_>, String>>()?;
         Ok(PreparedFlow { lookup: lookup(flow, &steps), steps })

@@ -124,7 +124,7 @@ impl Writing {
     pub(super) async fn may_go_on(&mut self, failed: &Action) -> bool {
         let Some(writes) = self.open.as_ref().map(|open| open.writes) else { return true };
         match failed {
-            Action::Map(_) | Action::Http(_) | Action::Route => true,
+            Action::Map(_) | Action::Http(_) | Action::Queue | Action::Emit(_) | Action::Route => true,
             Action::Sql(sql) if sql.write && writes <= 1 => {
                 self.roll_back().await;
                 true

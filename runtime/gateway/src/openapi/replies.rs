@@ -47,7 +47,7 @@ pub(super) fn headers() -> Value {
 fn refusals(flow: &Flow) -> BTreeMap<u16, Vec<Code>> {
     let mut codes = vec![Code::InvalidInput, Code::Malformed, Code::Unauthenticated, Code::UnknownFlow];
     codes.extend([Code::RateExceeded, Code::InFlightExceeded, Code::MemoryFull, Code::Draining, Code::DeadlineExceeded, Code::Internal]);
-    if flow.method != "GET" {
+    if flow.takes_body() {
         codes.push(Code::TooLarge);
     }
     if flow.steps.iter().any(|step| matches!(step.action, Action::Sql(_))) {
@@ -100,7 +100,7 @@ fn last_steps(flow: &Flow) -> Vec<&Step> {
     let jumped_over = |index: usize| flow.steps[..index].iter().any(|step| step.route.iter().any(|(_, target)| *target > index));
     let mut steps = Vec::new();
     for (index, step) in flow.steps.iter().enumerate().rev() {
-        if matches!(step.action, Action::Route) {
+        if matches!(step.action, Action::Queue | Action::Emit(_) | Action::Route) {
             continue;
         }
         steps.push(step);

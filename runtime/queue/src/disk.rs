@@ -1,0 +1,32 @@
+//! What the store asks of a disk. The real one and the simulated one stand behind it.
+
+use std::io;
+use std::sync::Arc;
+
+/// A folder on a volume.
+pub trait Disk: Send + Sync + 'static {
+    /// Names of the files, in no order. The folder is made if it is missing.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Makes a file with all its bytes allocated and reading as zeros. Left away again where that fails.
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Removes a file; durable after [`Disk::sync_folder`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes files that were made or removed durable as such.
+    fn sync_folder(&self) -> io::Result<()>;
+    /// Bytes of the volume that are free for this process.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// One file. All calls may come from several threads at once.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Its length.
+    fn bytes(&self) -> io::Result<u64>;
+    /// Fills `buffer` from `offset`, or fails with `UnexpectedEof`.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `content` at `offset`; after a failure any part of it may be there.
+    fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes everything written so far durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+}
