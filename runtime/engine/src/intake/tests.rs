@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
-use spillgate_config::plan::{Class, Effect, Limit, Origin, PageKey, PagePlan};
+use spillgate_config::plan::{Class, Effect, Endpoint, QueuedPlan, Limit, Origin, PageKey, PagePlan};
 use spillgate_model::units::Rate;
 
 use super::*;
@@ -18,8 +18,11 @@ fn flow(method: &'static str, path: &str, inputs: Vec<Input>) -> Flow {
     Flow {
         name: "trucks".into(),
         about: String::new(),
-        method,
-        path: path.into(),
+        http: Some(Endpoint { method, path: path.into() }),
+        queue: None,
+        idempotency: None,
+        unique: None,
+        schedule: None,
         effect: Effect::Read,
         deadline: limit(Duration::from_secs(1)),
         cache: None,
@@ -42,6 +45,7 @@ fn tenant() -> TenantPlan {
         attributes: BTreeMap::from([(Arc::from("company"), company)]),
         rate: limit(Rate { calls: 1, period: Duration::from_secs(1), burst: 1 }),
         in_flight: limit(1),
+        queued: QueuedPlan::default(),
         memory: limit(1),
         flows: vec!["*".into()],
         origin: Origin::Default,
