@@ -24,7 +24,7 @@ use spillgate_telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use operations::{Operations, Standing};
+pub use operations::{AuditEntry, Change, Operations, Standing};
 
 /// The admin face.
 pub struct Admin {
