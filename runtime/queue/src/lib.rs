@@ -24,5 +24,5 @@ mod store;
 pub use item::{Appended, Appending, Hash, Key, Lease, Leased, NewItem, Take, TakeFrom, Unique, Waits};
 pub use job::{End, Emit, Job, JobId, JobState, Resolution};
 pub use limits::{Full, Need, QueueLimits, Room, WhichLimit};
-pub use status::{DeadLetter, Health, LaneName, LaneStatus, Recovered, StoreStatus};
+pub use status::{DeadLetter, Health, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes};
 pub use store::{Store, StoreError, StoreOptions};

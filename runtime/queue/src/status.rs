@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::item::Waits;
-use crate::job::JobId;
+use crate::job::{JobId, JobState};
 
 /// A queue and a tenant: the name of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,10 @@ pub struct LaneStatus {
     pub waits: Waits,
     /// Since when.
     pub waits_for: Duration,
+    /// Items appended to it since the start of the process.
+    pub appended: u64,
+    /// Items of it that ended since the start of the process, by [`crate::JobState`] (`state as usize`).
+    pub ended: [u64; JobState::ALL.len()],
 }
 
 /// A dead letter.
@@ -120,6 +124,32 @@ pub struct StoreStatus {
     /// Items and records moved to free extents.
     pub moved: u64,
     pub keys: u64,
+    /// Bytes of the volume that were free when it was last looked at.
+    pub volume_free: u64,
+    /// How long syncs took.
+    pub sync_times: SyncTimes,
     /// What the start found.
     pub recovered: Recovered,
+}
+
+/// Times of syncs since the start, counted by bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncTimes {
+    /// Syncs that took at most the bound of [`SyncTimes::BOUNDS_US`] (and longer than the one before); the last: longer than all.
+    pub counts: [u64; SyncTimes::BOUNDS_US.len() + 1],
+    /// Of all of them.
+    pub total: Duration,
+}
+
+impl SyncTimes {
+    /// Upper bounds of the buckets, in microseconds.
+    pub const BOUNDS_US: [u64; 15] =
+        [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000];
+
+    /// Counts one sync.
+    pub fn record(&mut self, time: Duration) {
+        let index = Self::BOUNDS_US.iter().position(|bound| time <= Duration::from_micros(*bound)).unwrap_or(Self::BOUNDS_US.len());
+        self.counts[index] += 1;
+        self.total += time;
+    }
 }
