@@ -14,6 +14,7 @@
 
 mod cache;
 mod database;
+mod durable;
 pub mod intake;
 mod live;
 mod page;
@@ -32,9 +33,11 @@ use spillgate_config::Plan;
 use spillgate_config::plan::DatabasePlan;
 use spillgate_connector::Database;
 use spillgate_model::{Datum, Flowfile, Refusal, Rows};
-use spillgate_telemetry::Telemetry;
+use spillgate_queue::{Room, Store};
+use spillgate_telemetry::{Telemetry, TraceContext};
 
 pub use database::{DatabaseStatus, LiveDatabase};
+pub use durable::{Durable, JobView};
 pub use live::{Live, LiveTenant};
 pub use seats::SeatCounts;
 
@@ -42,7 +45,7 @@ pub use seats::SeatCounts;
 pub type MakeDatabase = Arc<dyn Fn(&DatabasePlan) -> Result<Arc<dyn Database>, String> + Send + Sync>;
 
 /// One call to run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Call {
     /// The plan it was admitted under.
     pub live: Arc<Live>,
@@ -56,8 +59,18 @@ pub struct Call {
     pub page: PageRequest,
     /// Held until the outcome is made, and by the gateway until its reply is sent: a write that outlives its caller keeps it.
     pub permit: Option<Arc<Permit>>,
-    /// `spillgate test`: rows per step instead of the database.
+    /// `spillgate test`: rows per step instead of the database. A `queue` step is passed straight through then.
     pub stubs: Option<Arc<std::collections::BTreeMap<Arc<str>, Rows>>>,
+    /// Of a flow with a `queue` step: what [`Engine::reserve`] gave. Without it room is asked for when the item is made.
+    pub room: Option<Room>,
+    /// `Idempotency-Key` as it was sent.
+    pub key: Option<Arc<str>>,
+    /// `Prefer: wait=N`: how long to wait for the end of a job; never past the deadline.
+    pub wait: Option<Duration>,
+    /// `Spillgate-Depth`: hops of the run so far.
+    pub depth: u32,
+    /// Where the call stands in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// What the caller asked of a paged flow.
@@ -75,6 +88,8 @@ pub struct PageRequest {
 pub enum Outcome {
     Rows { rows: Arc<Rows>, next: Option<String>, affected: Option<u64>, stale: Option<Duration> },
     Value { value: Datum, stale: Option<Duration> },
+    /// The item is durable. With an end where it was waited for and came in time.
+    Job(JobView),
     Refused(Box<Refusal>),
 }
 
@@ -107,6 +122,39 @@ impl Engine {
         let outcome = run::run(&self.inner, call, &notes).await;
         (outcome, notes.waited())
     }
+    /// The store is open: workers and schedules start. Once.
+    pub fn attach_store(&self, store: Store) {
+        let _first = self.inner.durability.attach(store);
+    }
+    /// The store would not open: durable work is refused, all else goes on.
+    pub fn store_failed(&self, detail: String) {
+        self.inner.durability.failed(detail);
+    }
+    /// How the store is.
+    pub fn store(&self) -> Durable {
+        self.inner.durability.state()
+    }
+    /// Room for one item, asked for before the body is read: `bytes` is the most that a request may bring. `None`: the flow has no
+    /// `queue` step.
+    pub fn reserve(&self, live: &Live, _tenant: usize, flow: usize, _bytes: u64) -> Result<Option<Room>, Refusal> {
+        if live.plan.flows[flow].queue.is_none() {
+            return Ok(None);
+        }
+        self.inner.durability.store().map(|_| None)
+    }
+    /// A job of this tenant. `unknown_job`: there is none, or it is another's; `result_gone`: nothing but its state is kept.
+    pub async fn job(&self, _live: &Live, _tenant: usize, _id: &str) -> Result<JobView, Refusal> {
+        self.inner.durability.store()?;
+        Err(Refusal::new(spillgate_model::Code::UnknownJob, "There is no such job."))
+    }
+    /// Ends a job that waits as `cancelled`.
+    pub async fn cancel_job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
+        self.job(live, tenant, id).await
+    }
+    /// Takes no more items for work; what runs goes on. Called first when a server stops.
+    pub fn stop_taking(&self) {}
+    /// Ends attempts that still run: the grace is over. Their items stay, or are looked into after the next start.
+    pub async fn cut_off(&self) {}
     /// The server's memory budget, shared with the gate.
     pub fn memory(&self) -> &Arc<Budget> {
         &self.inner.memory

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::MakeDatabase;
 use crate::cache::Cache;
 use crate::database::LiveDatabase;
+use crate::durable::Durability;
 use crate::live::{Live, LiveTenant};
 use crate::steps::{HttpClient, PreparedFlow};
 
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) evaluations: Semaphore,
     /// Writes that run, callers or not.
     pub(crate) writes: TaskTracker,
+    pub(crate) durability: Durability,
     make_database: MakeDatabase,
     telemetry: Telemetry,
     applying: Mutex<()>,
@@ -56,6 +58,7 @@ pub(crate) fn start(
         cursor_key,
         evaluations: Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
         writes: TaskTracker::new(),
+        durability: Durability::default(),
         make_database,
         telemetry,
         applying: Mutex::default(),

@@ -11,6 +11,8 @@ pub fn offline_reply(ended: Result<Outcome, Refusal>) -> (u16, Vec<u8>) {
     match ended {
         Ok(Outcome::Rows { rows, next, affected, stale }) => (200, respond::rows_body(&rows, next.as_deref(), affected, stale)),
         Ok(Outcome::Value { value, .. }) => (200, respond::value_body(&value)),
+        // Without a store no flow ends as a job.
+        Ok(Outcome::Job(_)) => (202, Vec::new()),
         Ok(Outcome::Refused(refusal)) => refused(&refusal),
         Err(refusal) => refused(&refusal),
     }

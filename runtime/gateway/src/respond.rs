@@ -79,6 +79,11 @@ fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Pe
             drop(value);
             success(trail, ReplyBody::whole(buffer, cover(permit)), facts, stale)
         }
+        Outcome::Job(_) => {
+            drop(permit);
+            let refusal = Box::new(Refusal::new(Code::Internal, "Durable replies are not made yet."));
+            refused(trail, &Denied { refusal, allow: None }, wait)
+        }
         Outcome::Refused(refusal) => {
             drop(permit);
             refused(trail, &Denied { refusal, allow: None }, wait)

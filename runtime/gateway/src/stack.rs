@@ -100,6 +100,11 @@ async fn stages(gateway: &Inner, trail: &mut Trail<'_>, parts: &http::request::P
             page: intake.page,
             permit: Some(permit.clone()),
             stubs: None,
+            room: None,
+            key: None,
+            wait: None,
+            depth: 0,
+            trace: None,
         })
         .await;
     Ok(Ended::Flow { outcome, waited, permit })

@@ -70,7 +70,21 @@ async fn run_one(engine: &Engine, live: &Arc<Live>, index: usize, flow: &Arc<Flo
             let deadline = Instant::now() + flow.deadline.value;
             let flowfile = Flowfile { id: "test".into(), tenant: test.tenant.clone(), run: None, input: intake.values, deadline };
             let stubs = Some(Arc::new(stubs));
-            Ok(engine.run(Call { live: live.clone(), flow: index, tenant, flowfile, page: intake.page, permit: None, stubs }).await)
+            let call = Call {
+                live: live.clone(),
+                flow: index,
+                tenant,
+                flowfile,
+                page: intake.page,
+                permit: None,
+                stubs,
+                room: None,
+                key: None,
+                wait: None,
+                depth: 0,
+                trace: None,
+            };
+            Ok(engine.run(call).await)
         }
     };
     let (status, body) = offline_reply(ended);
