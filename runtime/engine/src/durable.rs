@@ -8,11 +8,13 @@
 //!
 //! It refuses: deciding what a key means, and what became of an interrupted write (`once` does).
 
+mod claim;
 mod state;
 
 use bytes::Bytes;
 use spillgate_queue::{JobId, JobState, Store};
 
+pub(crate) use claim::Claim;
 pub(crate) use state::Durability;
 
 /// How the store behind durable flows is.

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
-use spillgate_config::plan::{Driver, Input, Piece, SqlText};
+use spillgate_config::plan::{Driver, Input, Piece, SqlText, System};
 use spillgate_connector::{DeclaredColumn, Statement};
 use spillgate_model::Value;
 
@@ -58,30 +58,34 @@ impl Prepared {
         Prepared { pieces, driver, columns, kind }
     }
 
-    /// The statement for these inputs and, for a later page, the cursor's values.
-    pub(crate) fn bind<'a>(&'a self, inputs: &'a [Value], cursor: &[Value]) -> Bound<'a> {
+    /// The statement for these inputs, for a later page the cursor's values, and values that are neither.
+    pub(crate) fn bind<'a>(&'a self, inputs: &'a [Value], cursor: &[Value], system: &dyn Fn(System) -> Value) -> Bound<'a> {
         match &self.kind {
             Kind::Fixed { statement, in_order: true } => Bound { statement: Cow::Borrowed(statement), parameters: Cow::Borrowed(inputs) },
             Kind::Fixed { statement, .. } => {
-                let (parameters, _) = self.values(inputs, cursor);
+                let (parameters, _) = self.values(inputs, cursor, system);
                 Bound { statement: Cow::Borrowed(statement), parameters: Cow::Owned(parameters) }
             }
             Kind::Lists { kept } => {
-                let (parameters, lengths) = self.values(inputs, cursor);
+                let (parameters, lengths) = self.values(inputs, cursor, system);
                 Bound { statement: Cow::Owned(self.of_lengths(kept, lengths)), parameters: Cow::Owned(parameters) }
             }
         }
     }
 
     /// Values in the order of the markers, and how many each list became.
-    fn values(&self, inputs: &[Value], cursor: &[Value]) -> (Vec<Value>, Vec<usize>) {
+    fn values(&self, inputs: &[Value], cursor: &[Value], system: &dyn Fn(System) -> Value) -> (Vec<Value>, Vec<usize>) {
         let (mut values, mut lengths) = (Vec::with_capacity(self.pieces.len()), Vec::new());
         for piece in self.pieces.iter() {
             let value = match piece {
                 Piece::Text(_) => continue,
                 Piece::Input(index) => inputs.get(*index),
                 Piece::Cursor(index) => cursor.get(*index),
-                Piece::System(_) => None,
+                Piece::System(which) => {
+                    values.push(system(*which));
+                    lengths.push(1);
+                    continue;
+                }
             };
             match value {
                 Some(Value::List(items)) if !items.is_empty() => {
@@ -163,6 +167,10 @@ mod tests {
         Input { list, ..Input::new(name, Type::Integer) }
     }
 
+    fn nothing(_: System) -> Value {
+        Value::Null
+    }
+
     fn text(pieces: &[Piece]) -> SqlText {
         SqlText { pieces: pieces.into() }
     }
@@ -173,11 +181,11 @@ mod tests {
         let inputs = [input("a", false), input("b", false)];
         let values = [Value::Integer(1), Value::Integer(2)];
         let postgres = Prepared::new(&text(&pieces), &inputs, Driver::Postgres, Arc::from([]));
-        let bound = postgres.bind(&values, &[]);
+        let bound = postgres.bind(&values, &[], &nothing);
         assert_eq!(&*bound.statement.text, "A = $1 AND B = $2");
         assert!(matches!((&bound.statement, &bound.parameters), (Cow::Borrowed(_), Cow::Borrowed(_))));
         let odbc = Prepared::new(&text(&pieces[2..]), &inputs, Driver::Odbc, Arc::from([]));
-        let bound = odbc.bind(&values, &[]);
+        let bound = odbc.bind(&values, &[], &nothing);
         assert_eq!((&*bound.statement.text, &*bound.parameters), (" AND B = ?", [Value::Integer(2)].as_slice()));
     }
 
@@ -188,13 +196,13 @@ mod tests {
         let list = |count: i64| [Value::List((0..count).map(Value::Integer).collect())];
         let cursor = [Value::Integer(9)];
         let three = list(3);
-        let bound = prepared.bind(&three, &cursor);
+        let bound = prepared.bind(&three, &cursor, &nothing);
         assert_eq!(&*bound.statement.text, "X IN ($1, $2, $3, $4) AND Y > $5");
         let integers = [0, 1, 2, 2, 9].map(Value::Integer);
         assert_eq!(&*bound.parameters, integers.as_slice());
-        let ids: std::collections::BTreeSet<u64> = (1..=1_000).map(|count| prepared.bind(&list(count), &cursor).statement.id).collect();
+        let ids: std::collections::BTreeSet<u64> = (1..=1_000).map(|count| prepared.bind(&list(count), &cursor, &nothing).statement.id).collect();
         assert_eq!(ids.len(), 11);
-        let nothing = [Value::Null];
-        assert_eq!(&*prepared.bind(&nothing, &cursor).statement.text, "X IN ($1) AND Y > $2");
+        let null = [Value::Null];
+        assert_eq!(&*prepared.bind(&null, &cursor, &nothing).statement.text, "X IN ($1) AND Y > $2");
     }
 }

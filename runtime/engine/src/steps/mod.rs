@@ -18,11 +18,12 @@ mod write;
 use std::sync::{Arc, OnceLock};
 
 use spillgate_admission::Reservation;
-use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step};
+use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step, System};
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Rows, limits};
+use spillgate_model::{Code, Datum, Refusal, Rows, Value, limits};
 use tokio::time::Instant;
 
+use crate::durable::Claim;
 use crate::reload::Inner;
 use crate::run::Notes;
 use crate::seats::Purpose;
@@ -39,17 +40,42 @@ pub(crate) struct Context<'a> {
     pub(crate) call: &'a Call,
     pub(crate) notes: &'a Notes,
     pub(crate) deadline: Instant,
+    /// Of a run that has an item in the store.
+    pub(crate) claim: Option<&'a Claim>,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(inner: &'a Inner, call: &'a Call, notes: &'a Notes) -> Self {
-        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline) }
+        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline), claim: None }
+    }
+    /// The run works on this item.
+    pub(crate) fn claimed(self, claim: Option<&'a Claim>) -> Self {
+        Context { claim, ..self }
     }
     pub(crate) fn flow(&self) -> &'a Arc<Flow> {
         &self.call.live.plan.flows[self.call.flow]
     }
     pub(crate) fn prepared(&self) -> &'a PreparedFlow {
         &self.call.live.flows[self.call.flow]
+    }
+    /// A value of a statement that is no input.
+    pub(crate) fn system(&self, which: System) -> Value {
+        let text = |text: &str| Value::Text(text.into());
+        let job = || self.claim.map_or(Value::Null, |claim| text(&claim.job().to_string()));
+        match which {
+            System::Tenant => text(&self.call.flowfile.tenant),
+            System::Flow => text(&self.flow().name),
+            System::Key => self.claim.and_then(|claim| claim.key.as_deref()).map_or_else(job, text),
+            System::Job => job(),
+            System::Watermark => self.claim.map_or(Value::Null, |claim| claim.watermark.clone()),
+        }
+    }
+    /// Before anything is sent that cannot be taken back: the store knows of it first.
+    async fn about_to_write(&self) -> Fallible<()> {
+        match self.claim {
+            Some(claim) => claim.start().await,
+            None => Ok(()),
+        }
     }
     fn purpose(&self) -> Purpose<'a> {
         Purpose { tenant: &self.call.flowfile.tenant, flow: &self.flow().name, deadline: self.deadline }
@@ -143,6 +169,7 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, do
                 None => None,
             };
             if !prepared.repeatable() {
+                context.about_to_write().await?;
                 writing.sent_outside();
             }
             let (value, grown) = http::call(context, step, plan, prepared, body).await?;

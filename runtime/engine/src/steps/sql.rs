@@ -19,7 +19,7 @@ pub(crate) async fn lookup(context: &Context<'_>, lookup: &Lookup) -> Fallible<O
     let [PreparedStep::Sql(prepared)] = context.prepared().steps.as_slice() else {
         return Err(Failed::refused(spillgate_model::Refusal::new(spillgate_model::Code::Internal, "The flow was not made ready to run.")));
     };
-    let bound = prepared.first.bind(&context.call.flowfile.input, &[]);
+    let bound = prepared.first.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
     let rows = once(context, lookup.database, &bound, lookup.limits).await?;
     if rows.is_empty()
         && let Some(on_empty) = context.flow().steps[0].on_empty
@@ -43,7 +43,7 @@ pub(super) async fn read(
         (Some(_), Some(later)) => later,
         _ => &prepared.first,
     };
-    let bound = text.bind(&context.call.flowfile.input, after.unwrap_or_default());
+    let bound = text.bind(&context.call.flowfile.input, after.unwrap_or_default(), &|which| context.system(which));
     let limits = limits(prepared, page.as_ref());
     if let Some(transaction) = writing.on(sql.database).await? {
         let rows = transaction.read(&bound, limits).await.map_err(|error| failed(context, sql.database, error))?;

@@ -59,7 +59,7 @@ impl Writing {
 
     /// One write step, with its tries: only the first write of a transaction may be tried again.
     pub(super) async fn write(&mut self, context: &Context<'_>, step: &Step, sql: &SqlStep, prepared: &PreparedSql) -> Fallible<Written> {
-        let bound = prepared.first.bind(&context.call.flowfile.input, &[]);
+        let bound = prepared.first.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
         let mut tries = Tries::of(step, context.deadline);
         loop {
             let failed = match self.write_once(context, sql, &bound, prepared.limits).await {
@@ -85,6 +85,7 @@ impl Writing {
         let Some(open) = &mut self.open else {
             return Err(Failed::refused(Refusal::new(Code::Internal, "The transaction is gone.")));
         };
+        context.about_to_write().await?;
         open.writes += 1;
         let result = open.seat.write(&bound.statement, &bound.parameters, limits).await;
         let written = result.map_err(|error| sql::failed(context, sql.database, error))?;
