@@ -17,6 +17,7 @@ mod database;
 mod durable;
 pub mod intake;
 mod live;
+mod once;
 mod page;
 mod reload;
 mod run;
