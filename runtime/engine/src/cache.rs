@@ -124,7 +124,7 @@ impl Cache {
                 Some(Outcome::Rows { rows: rows.clone(), next: next.clone(), affected: *affected, stale: age })
             }
             Outcome::Value { value, .. } => Some(Outcome::Value { value: value.clone(), stale: age }),
-            Outcome::Job(_) | Outcome::Refused(_) => None,
+            Outcome::Job(_) | Outcome::Kept(_) | Outcome::Refused(_) => None,
         }
     }
 }
@@ -197,7 +197,7 @@ fn held(outcome: &Outcome) -> u64 {
     match outcome {
         Outcome::Rows { rows, next, .. } => (rows.held_bytes() + next.as_ref().map_or(0, String::len)) as u64,
         Outcome::Value { value, .. } => weight(value),
-        Outcome::Job(_) | Outcome::Refused(_) => 0,
+        Outcome::Job(_) | Outcome::Kept(_) | Outcome::Refused(_) => 0,
     }
 }
 

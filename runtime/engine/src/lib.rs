@@ -20,6 +20,7 @@ mod live;
 mod once;
 mod page;
 mod reload;
+pub mod reply;
 mod run;
 mod seats;
 mod statements;
@@ -29,6 +30,7 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use spillgate_admission::{Budget, Permit};
 use spillgate_config::Plan;
 use spillgate_config::plan::DatabasePlan;
@@ -87,10 +89,20 @@ pub struct PageRequest {
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Outcome {
-    Rows { rows: Arc<Rows>, next: Option<String>, affected: Option<u64>, stale: Option<Duration> },
-    Value { value: Datum, stale: Option<Duration> },
+    Rows {
+        rows: Arc<Rows>,
+        next: Option<String>,
+        affected: Option<u64>,
+        stale: Option<Duration>,
+    },
+    Value {
+        value: Datum,
+        stale: Option<Duration>,
+    },
     /// The item is durable. With an end where it was waited for and came in time.
     Job(JobView),
+    /// The reply of an earlier call with the same key: its body, byte for byte.
+    Kept(Bytes),
     Refused(Box<Refusal>),
 }
 

@@ -31,8 +31,7 @@ const BY_ID: &str = "SELECT ID, NAME FROM ITEM WHERE ID = :id";
 fn stale_of(outcome: &Outcome) -> Option<Duration> {
     match outcome {
         Outcome::Rows { stale, .. } | Outcome::Value { stale, .. } => *stale,
-        Outcome::Job(job) => panic!("a job: {job:?}"),
-        Outcome::Refused(refusal) => panic!("refused: {refusal}"),
+        other => panic!("no fresh reply: {other:?}"),
     }
 }
 
