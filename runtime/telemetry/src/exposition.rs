@@ -1,7 +1,10 @@
 //! The metrics page: Prometheus' text format 0.0.4. One writer, and one function a group that says what goes in.
 
+pub(crate) mod durable;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::calls::CallMetrics;
 use crate::databases::{DatabaseMetrics, StatementOutcome};
@@ -41,20 +44,25 @@ impl Page {
     }
 
     fn histogram(&mut self, metric: &Metric, values: &[&str], histogram: &Histogram) {
-        self.set_labels(metric, values);
         let (counts, sum) = histogram.cumulative();
+        self.buckets(metric, values, counts, sum);
+    }
+
+    /// A histogram whose counts, up to and with each bound, somebody else kept.
+    fn buckets(&mut self, metric: &Metric, values: &[&str], counts: [u64; BOUNDS_US.len() + 1], sum: Duration) {
+        self.set_labels(metric, values);
         let Page { text, labels } = self;
-        let name = metric.name;
-        let mut line = |suffix: &str, labels: std::fmt::Arguments<'_>, value: std::fmt::Arguments<'_>| {
-            let _ = writeln!(text, "{name}_{suffix}{{{labels}}} {value}");
+        let (name, comma) = (metric.name, if labels.is_empty() { "" } else { "," });
+        let mut bucket = |bound: &dyn std::fmt::Display, count: u64| {
+            let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
         };
         for (bound, count) in BOUNDS_US.iter().zip(counts) {
-            line("bucket", format_args!("{labels},le=\"{}\"", Seconds(*bound)), format_args!("{count}"));
+            bucket(&Seconds(*bound), count);
         }
         let count = counts[BOUNDS_US.len()];
-        line("bucket", format_args!("{labels},le=\"+Inf\""), format_args!("{count}"));
-        line("sum", format_args!("{labels}"), format_args!("{}", sum.as_secs_f64()));
-        line("count", format_args!("{labels}"), format_args!("{count}"));
+        bucket(&"+Inf", count);
+        let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(text, "{name}_sum{braced} {}\n{name}_count{braced} {count}", sum.as_secs_f64());
     }
 
     fn set_labels(&mut self, metric: &Metric, values: &[&str]) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::Telemetry;
 use crate::databases::DatabaseMetrics;
+use crate::durable::{ResolvedBy, Tick};
 
 /// A connection could not be made.
 pub fn database_unreachable(database: &DatabaseMetrics, detail: &str) {
@@ -93,6 +94,108 @@ pub fn admin_denied(telemetry: &Telemetry, remote: IpAddr, code: &str, why: &str
     }
 }
 
+/// What a start of the store found.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct StoreFound<'a> {
+    pub lanes: u64,
+    pub waiting: u64,
+    pub cut_bytes: u64,
+    pub cut_records: u64,
+    pub quarantined_extents: u64,
+    pub missing_files: &'a [String],
+    /// What else a person should know.
+    pub remarks: &'a [String],
+}
+
+/// The store serves. Anything lost or set aside is a warning.
+pub fn store_recovered(found: &StoreFound<'_>, took: Duration) {
+    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let StoreFound { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, remarks } = *found;
+    let missing = missing_files.join(", ");
+    if cut_records == 0 && quarantined_extents == 0 && missing_files.is_empty() {
+        tracing::info!(lanes, waiting, took_ms, "store recovered");
+    } else {
+        tracing::warn!(lanes, waiting, took_ms, cut_bytes, cut_records, quarantined_extents, missing, "store recovered with losses");
+    }
+    for remark in remarks {
+        tracing::warn!(remark, "store recovered: remark");
+    }
+}
+
+/// The store would not open, or a sync or a write failed: no durable work until a restart.
+pub fn store_failed(detail: &str) {
+    tracing::error!(detail, "store failed");
+}
+
+/// The volume's free space fell below the reserve: no new durable work.
+pub fn disk_low(telemetry: &Telemetry, free_bytes: u64, reserve_bytes: u64) {
+    let durable = telemetry.durable();
+    durable.disk_low.increment();
+    if let Some(held_back) = durable.told.disk.pass() {
+        tracing::warn!(free_bytes, reserve_bytes, held_back, "disk low");
+    }
+}
+
+/// There is room on the volume again.
+pub fn disk_back(telemetry: &Telemetry, free_bytes: u64) {
+    if let Some(held_back) = telemetry.durable().told.disk.pass() {
+        tracing::info!(free_bytes, held_back, "disk space is back");
+    }
+}
+
+/// An item used up its attempts, or could not be run at all: it is a dead letter. The store counts it.
+pub fn item_dead(telemetry: &Telemetry, queue: &str, tenant: &str, flow: &str, job: &str, code: &str) {
+    if let Some(held_back) = telemetry.durable().told.item_dead.pass() {
+        tracing::warn!(queue, tenant, flow, job, code, held_back, "item dead");
+    }
+}
+
+/// A job ended as `unknown`: somebody must look. The store counts it.
+pub fn outcome_unknown(telemetry: &Telemetry, tenant: &str, flow: &str, job: &str) {
+    if let Some(held_back) = telemetry.durable().told.outcome_unknown.pass() {
+        tracing::error!(tenant, flow, job, held_back, "outcome unknown");
+    }
+}
+
+/// A lane's dead letters are full: nothing of it is served until some are replayed or purged.
+pub fn lane_parked(telemetry: &Telemetry, queue: &str, tenant: &str) {
+    let durable = telemetry.durable();
+    durable.parked.increment();
+    if let Some(held_back) = durable.told.lane_parked.pass() {
+        tracing::warn!(queue, tenant, held_back, "lane parked");
+    }
+}
+
+/// A worker's lease ran out before its work ended: whatever it does now ends nothing.
+pub fn lease_lost(telemetry: &Telemetry, queue: &str, tenant: &str, flow: &str, job: &str) {
+    let durable = telemetry.durable();
+    durable.leases_lost.increment();
+    if let Some(held_back) = durable.told.lease_lost.pass() {
+        tracing::warn!(queue, tenant, flow, job, held_back, "lease lost");
+    }
+}
+
+/// The end of a write that was cut off was found out, or could not be.
+pub fn interrupted_resolved(telemetry: &Telemetry, flow: &str, job: &str, by: ResolvedBy, end: &str) {
+    let durable = telemetry.durable();
+    durable.interrupted[by as usize].increment();
+    if let Some(held_back) = durable.told.interrupted.pass() {
+        tracing::info!(flow, job, by = by.name(), end, held_back, "cut-off write resolved");
+    }
+}
+
+/// A schedule's tick came, or did not.
+pub fn schedule_tick(telemetry: &Telemetry, flow: &str, tick: Tick) {
+    let durable = telemetry.durable();
+    durable.tick(flow, tick);
+    if tick != Tick::Run
+        && let Some(held_back) = durable.told.tick.pass()
+    {
+        tracing::info!(flow, outcome = tick.name(), held_back, "schedule tick skipped");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +222,46 @@ mod tests {
         assert_eq!(lines[4]["fault"], "flows/a.toml:3:1: unknown key");
         assert_eq!([&database.connect_failures, &database.lost, &database.cancels].map(crate::Counter::value), [1, 1, 1]);
         assert_eq!((telemetry.process().reloads(), telemetry.process().config_version().as_deref()), ((1, 1), Some("v2")));
+    }
+
+    #[test]
+    fn durable_work_is_logged_and_counted_together() {
+        let telemetry = telemetry();
+        let missing = ["extents-0003".to_owned()];
+        let lines = logged("info", || {
+            store_recovered(&StoreFound { lanes: 2, waiting: 7, ..StoreFound::default() }, Duration::from_millis(12));
+            store_recovered(&StoreFound { cut_bytes: 9, cut_records: 1, missing_files: &missing, ..StoreFound::default() }, Duration::ZERO);
+            store_failed("no space left");
+            disk_low(&telemetry, 10, 20);
+            disk_back(&telemetry, 30);
+            item_dead(&telemetry, "bookings", "agent", "book_trip", "2f-1a", "database_error");
+            outcome_unknown(&telemetry, "agent", "book_trip", "2f-1b");
+            lane_parked(&telemetry, "bookings", "agent");
+            lease_lost(&telemetry, "bookings", "agent", "book_trip", "2f-1c");
+            interrupted_resolved(&telemetry, "book_trip", "2f-1d", ResolvedBy::Record, "succeeded");
+            schedule_tick(&telemetry, "nightly", Tick::Run);
+            schedule_tick(&telemetry, "nightly", Tick::Overlapping);
+        });
+        let messages: Vec<_> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+        let expected = [
+            "store recovered",
+            "store recovered with losses",
+            "store failed",
+            "disk low",
+            "disk space is back",
+            "item dead",
+            "outcome unknown",
+            "lane parked",
+            "lease lost",
+            "cut-off write resolved",
+            "schedule tick skipped",
+        ];
+        assert_eq!(messages, expected);
+        assert_eq!((&lines[1]["level"], &lines[1]["missing"]), (&"WARN".into(), &"extents-0003".into()));
+        let durable = telemetry.durable();
+        assert_eq!([&durable.disk_low, &durable.parked, &durable.leases_lost].map(crate::Counter::value), [1, 1, 1]);
+        assert_eq!(durable.interrupted(ResolvedBy::Record), 1);
+        assert_eq!(durable.ticks()["nightly"], [1, 1, 0, 0]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod access;
 mod calls;
 mod collector;
 mod databases;
+mod durable;
 mod exposition;
 pub mod happened;
 mod instrument;
@@ -33,6 +34,7 @@ use std::time::{Duration, SystemTime};
 pub use access::{AccessRecord, TEXT_BYTES};
 pub use calls::{CALL_SERIES, CallMetrics, RunningCall};
 pub use databases::{DatabaseMetrics, StatementOutcome};
+pub use durable::{BUCKETS, DurableMetrics, DurableReport, LANE_SERIES, LaneReport, ResolvedBy, StoreReport, StoreState, Tick};
 pub use instrument::{Counter, Gauge, Histogram};
 pub use process::{CacheMetrics, ProcessMetrics};
 pub use trace::TraceContext;
@@ -96,6 +98,7 @@ pub struct Telemetry {
 struct Inner {
     version: &'static str,
     process: ProcessMetrics,
+    durable: DurableMetrics,
     calls: calls::CallSeries,
     databases: Mutex<BTreeMap<Box<str>, Arc<DatabaseMetrics>>>,
     access: Option<LineWriter>,
@@ -119,8 +122,9 @@ impl Telemetry {
             spans.map_err(|problem| StartError::Otlp { url, problem })
         };
         let spans = options.otlp.map(start_spans).transpose()?;
+        let durable = DurableMetrics::new(&process.log_held_back);
         let (calls, databases) = (calls::CallSeries::default(), Mutex::default());
-        let inner = Inner { version: options.version, process, calls, databases, access, log, spans };
+        let inner = Inner { version: options.version, process, durable, calls, databases, access, log, spans };
         Ok(Telemetry { inner: Arc::new(inner) })
     }
 
@@ -139,6 +143,11 @@ impl Telemetry {
     /// Counts of the whole process.
     pub fn process(&self) -> &ProcessMetrics {
         &self.inner.process
+    }
+
+    /// Counts of durable work that no store keeps.
+    pub fn durable(&self) -> &DurableMetrics {
+        &self.inner.durable
     }
 
     /// Writes a call's record, and its span where spans are exported. Never waits. The call ends now.
@@ -160,12 +169,20 @@ impl Telemetry {
         self.inner.spans.is_some()
     }
 
-    /// The metrics page, in Prometheus' text format 0.0.4.
+    /// The metrics page, in Prometheus' text format 0.0.4, of a process without a store.
     pub fn render_metrics(&self) -> String {
+        self.render_metrics_with(&DurableReport::default())
+    }
+
+    /// The metrics page with durable work as it is at this moment.
+    pub fn render_metrics_with(&self, durable: &DurableReport) -> String {
         let mut page = Page::default();
         let databases: Vec<_> = unpoisoned(self.inner.databases.lock()).values().cloned().collect();
         exposition::calls(&mut page, &self.inner.calls.all());
         exposition::databases(&mut page, &databases);
+        exposition::durable::lanes(&mut page, durable);
+        exposition::durable::counts(&mut page, &self.inner.durable);
+        exposition::durable::store(&mut page, durable);
         exposition::process(&mut page, &self.inner.process, self.inner.version);
         page.into_text()
     }

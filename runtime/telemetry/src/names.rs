@@ -62,6 +62,37 @@ metrics! {
     CANCELS "spillgate_database_cancels_total" Counter ["database"] "Statements ended for a deadline or a hang-up.";
     SEATS_LOST "spillgate_database_seats_lost_total" Counter ["database"] "Connections lost while a statement ran, or given up because its end was never known.";
 
+    QUEUE_WAITING "spillgate_queue_waiting" Gauge ["queue" "tenant"] "Items that wait.";
+    QUEUE_SET_ASIDE "spillgate_queue_set_aside" Gauge ["queue" "tenant"] "Items that wait for another attempt.";
+    QUEUE_RUNNING "spillgate_queue_running" Gauge ["queue" "tenant"] "Items at work.";
+    QUEUE_DEAD "spillgate_queue_dead" Gauge ["queue" "tenant"] "Dead letters kept.";
+    QUEUE_BYTES "spillgate_queue_bytes" Gauge ["queue" "tenant"] "Content bytes of items that have not ended.";
+    QUEUE_DISK "spillgate_queue_disk_bytes" Gauge ["queue" "tenant"] "Bytes of disk that the lane holds.";
+    QUEUE_OLDEST "spillgate_queue_oldest_item_age_seconds" Gauge ["queue" "tenant"] "Age of the oldest item that has not ended; 0 where there is none.";
+    QUEUE_PAUSED "spillgate_queue_paused" Gauge ["queue" "tenant"] "Whether an operator stopped dispatch.";
+    QUEUE_HEAD_WAIT "spillgate_queue_head_wait_seconds" Gauge ["queue" "tenant" "waits"] "How long the head of the lane has waited, by what it waits for.";
+    QUEUE_APPENDED "spillgate_queue_appended_total" Counter ["queue" "tenant"] "Items appended.";
+    QUEUE_ENDED "spillgate_queue_ended_total" Counter ["queue" "tenant" "state"] "Items that ended, by final state.";
+    LANES_PARKED "spillgate_queue_parked_total" Counter [] "Lanes that stopped because their dead letters were full.";
+    LEASES_LOST "spillgate_queue_leases_lost_total" Counter [] "Leases that ran out before their work ended.";
+    INTERRUPTED "spillgate_interrupted_writes_total" Counter ["by"] "Writes that were cut off, by what decided their end.";
+    TICKS "spillgate_schedule_ticks_total" Counter ["flow" "outcome"] "Ticks of schedules, by what became of them.";
+
+    STORE_STATE "spillgate_store_state" Gauge ["state"] "How the store is: 1 for one of the states.";
+    STORE_LIMIT "spillgate_store_disk_limit_bytes" Gauge [] "Most bytes of all store files.";
+    STORE_USED "spillgate_store_disk_used_bytes" Gauge [] "Bytes of extents that lanes hold.";
+    STORE_EXTENTS "spillgate_store_extents" Gauge ["state"] "Extents: used, free, or quarantined because they cannot be read.";
+    VOLUME_FREE "spillgate_store_volume_free_bytes" Gauge [] "Free bytes of the volume the store is on.";
+    DISK_LOW "spillgate_store_disk_low_total" Counter [] "Times the volume's free space fell below the reserve.";
+    STORE_BATCHES "spillgate_store_batches_total" Counter [] "Batches made durable.";
+    STORE_SYNCS "spillgate_store_syncs_total" Counter [] "Syncs that took.";
+    SYNC_SECONDS "spillgate_store_sync_seconds" Histogram [] "Time of a sync.";
+    STORE_MOVED "spillgate_store_moved_total" Counter [] "Items and records moved to free extents.";
+    STORE_KEYS "spillgate_store_keys" Gauge [] "Idempotency and business keys kept.";
+    RECOVERED_CUT "spillgate_store_recovered_cut_bytes" Gauge [] "Bytes of unfinished records that the last start cut off.";
+    RECOVERED_RECORDS "spillgate_store_recovered_cut_records" Gauge [] "Unfinished records that the last start cut off.";
+    RECOVERED_MISSING "spillgate_store_recovered_missing_files" Gauge [] "Store files that the last start missed.";
+
     CACHE_HITS "spillgate_cache_hits_total" Counter [] "Calls answered from a fresh entry.";
     CACHE_MISSES "spillgate_cache_misses_total" Counter [] "Calls that filled an entry.";
     CACHE_STALE "spillgate_cache_stale_total" Counter [] "Calls answered from a stale entry because the work failed.";

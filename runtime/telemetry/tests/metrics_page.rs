@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spillgate_model::Code;
-use spillgate_telemetry::{CALL_SERIES, StatementOutcome, Telemetry, TelemetryOptions, happened, names};
+use spillgate_telemetry::{
+    BUCKETS, CALL_SERIES, DurableReport, LaneReport, ResolvedBy, StatementOutcome, StoreReport, StoreState, Telemetry, TelemetryOptions,
+    Tick, happened, names,
+};
 
 fn telemetry() -> Telemetry {
     Telemetry::start(TelemetryOptions { version: "1.2.3", ..TelemetryOptions::default() }).expect("nothing to start")
@@ -25,7 +28,49 @@ fn busy() -> Telemetry {
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);
+    happened::lease_lost(&telemetry, "bookings", "dispatch-agent", "book_trip", "2f-1a");
+    happened::interrupted_resolved(&telemetry, "book_trip", "2f-1a", ResolvedBy::Verify, "succeeded");
+    happened::schedule_tick(&telemetry, "nightly", Tick::Run);
     telemetry
+}
+
+/// Durable work with one of everything.
+fn durable() -> DurableReport {
+    let mut sync_times = ([0; BUCKETS], Duration::from_millis(41));
+    (sync_times.0[1], sync_times.0[6]) = (11, 1);
+    let store = StoreReport {
+        disk_limit: 2 << 30,
+        disk_used: 3 << 16,
+        extents_used: 3,
+        extents_free: 32_000,
+        extents_quarantined: 1,
+        volume_free: 9 << 30,
+        batches: 12,
+        syncs: 12,
+        sync_times,
+        moved: 2,
+        keys: 5,
+        cut_bytes: 77,
+        cut_records: 1,
+        missing_files: 0,
+    };
+    let mut report = DurableReport::new(StoreState::Serving, Some(store));
+    let lane = LaneReport {
+        waiting: 4,
+        set_aside: 1,
+        running: 2,
+        dead: 1,
+        bytes: 6_000,
+        disk: 2 << 16,
+        oldest_age: Some(Duration::from_secs(95)),
+        paused: true,
+        head: Some(("paused", Duration::from_secs(60))),
+        appended: 40,
+        ended: vec![("succeeded", 32), ("failed", 0), ("dead", 1)],
+    };
+    report.lane(&"bookings".into(), &"dispatch-agent".into(), lane);
+    report.lane(&"(direct)".into(), &"back-office".into(), LaneReport { disk: 1 << 16, ..LaneReport::default() });
+    report
 }
 
 /// Numbers that differ from run to run are not part of the contract.
@@ -39,7 +84,7 @@ fn steady(page: &str) -> String {
 
 #[test]
 fn the_page_is_the_golden_one() {
-    let page = steady(&busy().render_metrics());
+    let page = steady(&busy().render_metrics_with(&durable()));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metrics.golden");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &page).expect("the golden file is written");
@@ -66,7 +111,7 @@ fn read(page: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn every_metric_has_its_family_and_says_what_was_counted() {
-    let page = busy().render_metrics();
+    let page = busy().render_metrics_with(&durable());
     for metric in names::ALL {
         assert_eq!(page.matches(&format!("# HELP {} ", metric.name)).count(), 1, "{}", metric.name);
     }
@@ -77,6 +122,14 @@ fn every_metric_has_its_family_and_says_what_was_counted() {
     assert_eq!(samples[&format!("spillgate_call_seconds_bucket{{{pair},le=\"0.0025\"}}")], 1.0);
     assert_eq!(samples[&format!("spillgate_call_seconds_bucket{{{pair},le=\"+Inf\"}}")], 2.0);
     assert_eq!(samples[&format!("spillgate_call_seconds_count{{{pair}}}")], 2.0);
+    let lane = r#"queue="bookings",tenant="dispatch-agent""#;
+    assert_eq!(samples[&format!("spillgate_queue_oldest_item_age_seconds{{{lane}}}")], 95.0);
+    assert_eq!(samples[&format!("spillgate_queue_head_wait_seconds{{{lane},waits=\"paused\"}}")], 60.0);
+    assert_eq!(samples[&format!("spillgate_queue_ended_total{{{lane},state=\"succeeded\"}}")], 32.0);
+    assert!(!samples.contains_key(&format!("spillgate_queue_ended_total{{{lane},state=\"failed\"}}")), "nothing ended so");
+    assert_eq!(samples["spillgate_store_state{state=\"serving\"}"] + samples["spillgate_store_state{state=\"failed\"}"], 1.0);
+    assert_eq!(samples["spillgate_store_sync_seconds_bucket{le=\"0.1\"}"], 12.0, "buckets are passed on as they were counted");
+    assert_eq!((samples["spillgate_store_sync_seconds_count"], samples["spillgate_store_sync_seconds_sum"]), (12.0, 0.041));
     assert!(samples["spillgate_resident_memory_bytes"] > 1e6);
 }
 
