@@ -18,6 +18,7 @@ pub mod disk;
 mod item;
 mod job;
 mod limits;
+pub mod record;
 mod status;
 mod store;
 
