@@ -62,12 +62,22 @@ impl TenantGate {
         server_limit: u64,
         now: Duration,
     ) -> Result<Permit, Refusal> {
+        self.take_rate(limits, now)?;
+        self.reserve(limits, memory, server, server_limit).inspect_err(|_| self.give_back_rate(limits))
+    }
+
+    /// Asks for the rate alone.
+    pub fn take_rate(&self, limits: &TenantLimits, now: Duration) -> Result<(), Refusal> {
         self.rate.take(limits.rate, now).map_err(|wait| {
             Refusal::new(Code::RateExceeded, format!("More than {} calls.", limits.rate))
                 .policy("rate", limits.rate.calls, limits.rate.calls)
                 .retry_after(wait)
-        })?;
-        self.reserve(limits, memory, server, server_limit).inspect_err(|_| self.rate.give_back(limits.rate))
+        })
+    }
+
+    /// Gives the rate of one call back: it was refused later, before any work was done for it (case E1).
+    pub fn give_back_rate(&self, limits: &TenantLimits) {
+        self.rate.give_back(limits.rate);
     }
 
     fn reserve(&self, limits: &TenantLimits, memory: u64, server: &Arc<Budget>, server_limit: u64) -> Result<Permit, Refusal> {
@@ -76,12 +86,23 @@ impl TenantGate {
                 .policy("in_flight", limits.in_flight, used)
                 .retry_after(BUSY_RETRY_AFTER)
         })?;
+        Ok(Permit { _in_flight: in_flight, memory: self.reserve_memory(limits, memory, server, server_limit)? })
+    }
+
+    /// Asks for memory alone: the tenant's share, then the server's.
+    pub fn reserve_memory(
+        &self,
+        limits: &TenantLimits,
+        memory: u64,
+        server: &Arc<Budget>,
+        server_limit: u64,
+    ) -> Result<PayloadMemory, Refusal> {
         let full = |name: &'static str, limit: u64, used: u64| {
             Refusal::new(Code::MemoryFull, "The memory for results is in use.").policy(name, limit, used).retry_after(BUSY_RETRY_AFTER)
         };
-        let tenant_memory = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
-        let server_memory = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
-        Ok(Permit { _in_flight: in_flight, memory: PayloadMemory { _tenant: tenant_memory, _server: server_memory } })
+        let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
+        let server = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
+        Ok(PayloadMemory { _tenant: tenant, _server: server })
     }
 
     /// Calls that the rate would let through at once.
