@@ -1,40 +1,121 @@
-//! Once: keys, business keys, and what became of a write that was cut off.
+//! Once: under which keys work is done, and what became of a write that was cut off.
+//!
+//! A key's scope is its tenant and flow. The store keeps it from the append to some time after the end, so that claiming it and
+//! making the item are one record.
+//!
+//! Invariants
+//! 1. A call with a key is never run unprotected: where its key cannot be claimed it is refused.
+//! 2. The claim is durable before a write is sent; its end is written with the result that repeats are answered with.
+//! 3. Only what is proven not to have been executed frees its keys. What nobody can tell is `unknown` and is never run again by itself.
+//! 4. A call that repeats waits to its own deadline, never longer; how many wait is bounded.
+//! 5. A call without a key touches nothing here.
+//!
+//! It refuses: running items from queues (`durable` does), guessing what a database did.
+
+mod evidence;
+mod keys;
 
 use bytes::Bytes;
-use spillgate_model::Refusal;
-use spillgate_queue::{Key, Unique};
+use spillgate_config::plan::KeyNeed;
+use spillgate_model::{Code, Datum, Refusal};
+use spillgate_queue::{JobId, Key, Store, Unique};
 
-use crate::Call;
-use crate::steps::Context;
+pub(crate) use evidence::{Found, RECORD_LIMITS, look_into, recorded_by};
+
+use crate::{Call, Live, Outcome};
+
+/// Longest key, in visible ASCII characters.
+const KEY_BYTES: usize = 255;
 
 /// Under which keys an item is appended.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Once {
     /// The caller's and the derived one.
     pub(crate) keys: Vec<Key>,
     pub(crate) unique: Option<Unique>,
 }
 
+impl Once {
+    /// Nothing is asked of the store: the call may run as often as it is sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.unique.is_none()
+    }
+    /// The job that stands for one of the keys, and whether its input is the same. Memory only.
+    pub(crate) fn known(&self, store: &Store) -> Option<(JobId, bool)> {
+        self.keys.iter().find_map(|key| store.find_key(key))
+    }
+}
+
 /// The keys of a call, from what its caller sent and what its flow says.
-pub(crate) fn of_call(_call: &Call) -> Result<Once, Box<Refusal>> {
-    Ok(Once::default())
+pub(crate) fn of_call(call: &Call) -> Result<Once, Box<Refusal>> {
+    let flow = &call.live.plan.flows[call.flow];
+    let given = call.key.as_deref();
+    if let Some(text) = given {
+        check(text)?;
+    }
+    let unique = flow.unique.as_ref().map(|plan| keys::unique(flow, plan, &call.flowfile.input));
+    let Some(plan) = &flow.idempotency else {
+        return match given {
+            // Taken and ignored, it would promise a protection that is not there.
+            Some(_) => Err(Refusal::new(Code::Malformed, "This flow takes no idempotency key; send none.").into()),
+            None => Ok(Once { keys: Vec::new(), unique }),
+        };
+    };
+    if plan.need == KeyNeed::Required && given.is_none() {
+        return Err(Refusal::new(Code::KeyRequired, "This flow runs only under an Idempotency-Key.").into());
+    }
+    let derived = match (plan.need, plan.derive_within) {
+        (_, Some(within)) => Some(within),
+        (KeyNeed::Derived, None) => Some(plan.keep),
+        _ => None,
+    };
+    let mut made = Vec::new();
+    if given.is_some() || derived.is_some() {
+        let input = keys::input(flow, &call.flowfile.input);
+        made.extend(given.map(|text| Key { hash: keys::given(&call.flowfile.tenant, &flow.name, text), input, keep: plan.keep }));
+        made.extend(derived.map(|keep| Key { hash: keys::derived(&call.flowfile, &flow.name, &input), input, keep }));
+    }
+    Ok(Once { keys: made, unique })
 }
 
-/// What became of a write that an attempt started and never told the end of.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// It was done. The job's result, where it can be told.
-    Done(Option<Bytes>),
-    /// It is proven that it was not: the item is run again.
-    NotDone,
-    /// Nobody can tell.
-    Unknown(Box<Refusal>),
-    /// It cannot be found out now, such as while the database is down: asked again later.
-    Later(Box<Refusal>),
+/// Whether a key that was sent stands for work already: what repeats needs no room in a queue.
+pub(crate) fn is_known(store: &Store, live: &Live, tenant: usize, flow: usize, key: &str) -> bool {
+    let (tenant, flow) = (&live.tenants[tenant].plan.name, &live.plan.flows[flow]);
+    let hash = keys::given(tenant, &flow.name, key);
+    flow.idempotency.is_some() && store.find_key(&Key { hash, input: [0; 16], keep: std::time::Duration::ZERO }).is_some()
 }
 
-/// Finds out, by the flow's record or `verify`; without either it is unknown. The context has a claim.
-pub(crate) async fn look_into(_context: &Context<'_>) -> Found {
-    let detail = "The attempt was cut off after its write was sent, and the flow has nothing that tells whether it was done.";
-    Found::Unknown(Box::new(Refusal::new(spillgate_model::Code::OutcomeUnknown, detail)))
+fn check(key: &str) -> Result<(), Box<Refusal>> {
+    if (1..=KEY_BYTES).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    let detail = format!("An Idempotency-Key has 1 to {KEY_BYTES} visible ASCII characters.");
+    Err(Refusal::new(Code::Malformed, detail).into())
+}
+
+/// The key stands for work with another input.
+pub(crate) fn key_reused(job: JobId) -> Box<Refusal> {
+    Refusal::new(Code::KeyReused, format!("This key was used with another input, by job {job}.")).into()
+}
+
+/// Another call has the business key. Whose job it is decides whether it is named.
+pub(crate) fn unique_taken(job: JobId, owner: &str, caller: &str) -> Box<Refusal> {
+    let detail = if owner == caller {
+        format!("Job {job} did this for the same business key, or is about to.")
+    } else {
+        "Another tenant's call did this for the same business key, or is about to.".to_owned()
+    };
+    Refusal::new(Code::ConflictUnique, detail).into()
+}
+
+/// What a flow comes to whose work was found done before.
+pub(crate) fn done_before(job: &str) -> Outcome {
+    let entries = [("done_before", Datum::Boolean(true)), ("job", Datum::Text(job.into()))];
+    let value = Datum::Map(std::sync::Arc::new(entries.into_iter().map(|(name, value)| (name.into(), value)).collect()));
+    Outcome::Value { value, stale: None }
+}
+
+/// The same as it is kept of a job.
+fn done_before_body(job: &str) -> Bytes {
+    crate::reply::body(&done_before(job)).unwrap_or_default().into()
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cache::{self, Claim};
 use crate::reload::Inner;
-use crate::steps::{self, Context, Writing};
+use crate::steps::{self, Context, Left, Writing};
 use crate::verdict::{Failed, Fallible, too_late};
 use crate::{Call, Outcome};
 
@@ -150,7 +150,7 @@ async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
     let (task_inner, flow) = (inner.clone(), call.live.plan.flows[call.flow].name.clone());
     let task = inner.writes.spawn(async move {
         let notes = Notes::default();
-        let outcome = Box::pin(write_to_its_end(&task_inner, &call, &notes)).await;
+        let Ended { outcome, .. } = Box::pin(to_its_end(&Context::new(&task_inner, &call, &notes))).await;
         // With it the permit: the call is over.
         drop(call);
         (outcome, notes.waited())
@@ -167,14 +167,25 @@ async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
     }
 }
 
-async fn write_to_its_end(inner: &Inner, call: &Call, notes: &Notes) -> Outcome {
-    let context = Context::new(inner, call, notes);
-    let mut writing = Writing::new(call.stubs.is_some());
-    let ended = timeout_at(context.deadline, steps::run(&context, &mut writing)).await;
+/// How a run that may write ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) left: Left,
+}
+
+/// Runs steps to their end or the deadline, and says what is left of them.
+pub(crate) async fn to_its_end(context: &Context<'_>) -> Ended {
+    let mut writing = Writing::new(context.call.stubs.is_some());
+    let ended = timeout_at(context.deadline, steps::run(context, &mut writing)).await;
     let failed = match ended {
-        Ok(Ok(outcome)) => return outcome,
-        Ok(Err(failed)) => failed,
-        Err(_) => return outcome(Err(writing.late(notes.doing(), ROLL_BACK_PATIENCE).await)),
+        Ok(Ok(outcome)) => return Ended { outcome, left: Left::All },
+        Ok(Err(failed)) => match writing.found_done() {
+            Some(outcome) => return Ended { outcome, left: Left::All },
+            None => writing.failed(failed, ROLL_BACK_PATIENCE).await,
+        },
+        Err(_) => writing.late(context.notes.doing(), ROLL_BACK_PATIENCE).await,
     };
-    outcome(Err(writing.failed(failed, ROLL_BACK_PATIENCE).await))
+    let left = writing.left(failed.refusal.code);
+    Ended { outcome: outcome(Err(failed)), left }
 }

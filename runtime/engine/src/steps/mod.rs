@@ -30,9 +30,9 @@ use crate::seats::Purpose;
 use crate::verdict::{Failed, Fallible};
 use crate::{Call, Outcome};
 pub(crate) use http::Client as HttpClient;
-pub(crate) use prepare::{Lookup, PreparedFlow, PreparedSql, PreparedStep};
-pub(crate) use sql::lookup;
-pub(crate) use write::Writing;
+pub(crate) use prepare::{Lookup, PreparedFlow, PreparedRecord, PreparedSql, PreparedStep, PreparedVerify};
+pub(crate) use sql::{lookup, once as read_once};
+pub(crate) use write::{Left, Writing, begin};
 
 /// What every part of a running call may look at.
 pub(crate) struct Context<'a> {
@@ -147,8 +147,8 @@ pub(crate) async fn run(context: &Context<'_>, writing: &mut Writing) -> Fallibl
         }
         index = context.next_step(step, index, &done).await?;
     }
-    writing.commit().await?;
-    Ok(last.map_or(Outcome::Value { value: Datum::Null, stale: None }, |last| outcome_of(done.swap_remove(last))))
+    let outcome = last.map_or(Outcome::Value { value: Datum::Null, stale: None }, |last| outcome_of(done.swap_remove(last)));
+    writing.commit_for(outcome).await
 }
 
 fn outcome_of(done: Done) -> Outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillgate_config::Plan;
-use spillgate_config::plan::{Action, Flow, SqlStep};
+use spillgate_config::plan::{Action, Flow, RecordPlan, SqlStep};
 use spillgate_connector::{DeclaredColumn, ReadLimits};
 
 use super::http::PreparedHttp;
@@ -16,6 +16,26 @@ pub(crate) struct PreparedFlow {
     pub(crate) steps: Vec<PreparedStep>,
     /// The whole flow is one plain read: the common case, run without any of the general machinery.
     pub(crate) lookup: Option<Lookup>,
+    /// `idempotency.record`.
+    pub(crate) record: Option<PreparedRecord>,
+    /// `idempotency.verify`.
+    pub(crate) verify: Option<PreparedVerify>,
+}
+
+/// The statements of a flow's record.
+#[derive(Debug)]
+pub(crate) struct PreparedRecord {
+    pub(crate) database: usize,
+    pub(crate) insert: Prepared,
+    pub(crate) find: Prepared,
+}
+
+/// What tells whether a flow's write was done.
+#[derive(Debug)]
+pub(crate) struct PreparedVerify {
+    pub(crate) database: usize,
+    pub(crate) text: Prepared,
+    pub(crate) limits: ReadLimits,
 }
 
 /// Which step and database a flow of one plain read has.
@@ -55,8 +75,23 @@ impl PreparedFlow {
             Action::Map(_) | Action::Queue | Action::Emit(_) | Action::Route => Ok(PreparedStep::Plain),
         });
         let steps = steps.collect::<Result<Vec<_>, String>>()?;
-        Ok(PreparedFlow { lookup: lookup(flow, &steps), steps })
+        let once = flow.idempotency.as_ref();
+        let record = once.and_then(|once| once.record.as_ref()).map(|wanted| record(flow, wanted, plan));
+        let verify = once.and_then(|once| once.verify.as_ref()).map(|sql| verify(flow, sql, plan));
+        Ok(PreparedFlow { lookup: lookup(flow, &steps), steps, record, verify })
     }
+}
+
+fn record(flow: &Flow, record: &RecordPlan, plan: &Plan) -> PreparedRecord {
+    let driver = plan.databases[record.database].driver;
+    let prepared = |text| Prepared::new(text, &flow.inputs, driver, Arc::from([]));
+    PreparedRecord { database: record.database, insert: prepared(&record.insert), find: prepared(&record.find) }
+}
+
+fn verify(flow: &Flow, sql: &SqlStep, plan: &Plan) -> PreparedVerify {
+    let text = Prepared::new(&sql.text, &flow.inputs, plan.databases[sql.database].driver, Arc::from([]));
+    // One row says it.
+    PreparedVerify { database: sql.database, text, limits: ReadLimits { max_rows: 1, max_bytes: sql.max_bytes } }
 }
 
 fn sql_step(flow: &Flow, index: usize, sql: &SqlStep, plan: &Plan) -> PreparedSql {

@@ -109,7 +109,7 @@ fn finished(context: &Context<'_>, page: Option<&Page>, mut rows: Rows) -> Falli
 }
 
 /// One try. A link that died while its session was idle is not the caller's concern: a fresh one is opened, once.
-async fn once(context: &Context<'_>, database: usize, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Rows> {
+pub(crate) async fn once(context: &Context<'_>, database: usize, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Rows> {
     let seats = &context.call.live.databases[database].seats;
     let mut seat = seats.acquire(Access::ReadOnly, context.purpose(), context.notes).await?;
     let result = match seat.read(&bound.statement, &bound.parameters, limits).await {

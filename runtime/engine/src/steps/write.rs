@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use spillgate_config::plan::{Action, SqlStep, Step};
-use spillgate_connector::{Access, DatabaseError, ReadLimits, Written};
+use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
 use spillgate_model::{Code, Refusal, Rows};
 
 use super::retry::Tries;
@@ -14,6 +14,7 @@ use crate::run::Doing;
 use crate::seats::Seat;
 use crate::statements::Bound;
 use crate::verdict::{Failed, Fallible, at_commit, before_commit, too_late};
+use crate::{Outcome, once};
 
 /// What a flow has written so far.
 #[derive(Default)]
@@ -27,6 +28,23 @@ pub(crate) struct Writing {
     outside: bool,
     /// A test of the flow: everything runs, nothing is kept.
     rehearsal: bool,
+    /// What the flow comes to if its last commit is done.
+    promised: Option<Outcome>,
+    /// The record says that the work was done before: by which job.
+    done_by: Option<Box<str>>,
+}
+
+/// What is left of a run in databases and services.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// Everything: it succeeded, or was found done before.
+    All,
+    /// Nothing, and that is proven: it may run again.
+    Nothing,
+    /// A part that cannot be taken back.
+    Part,
+    /// Nobody knows. What it came to if its commit was done.
+    Unknown(Option<Outcome>),
 }
 
 /// An open transaction.
@@ -81,11 +99,12 @@ impl Writing {
         if self.on(sql.database).await?.is_none() {
             let seat = begin(context, sql.database).await?;
             self.open = Some(Transaction { database: sql.database, seat, writes: 0 });
+            context.about_to_write().await?;
+            self.record(context).await?;
         }
         let Some(open) = &mut self.open else {
             return Err(Failed::refused(Refusal::new(Code::Internal, "The transaction is gone.")));
         };
-        context.about_to_write().await?;
         open.writes += 1;
         let result = open.seat.write(&bound.statement, &bound.parameters, limits).await;
         let written = result.map_err(|error| sql::failed(context, sql.database, error))?;
@@ -99,6 +118,24 @@ impl Writing {
             }
             _ => Ok(written),
         }
+    }
+
+    /// The row of the flow's record goes first: whoever does the same work at the same time waits for this transaction, and
+    /// where the work was done before nothing is written.
+    async fn record(&mut self, context: &Context<'_>) -> Fallible<()> {
+        let (Some(record), Some(_claimed), Some(open)) = (&context.prepared().record, context.claim, &mut self.open) else {
+            return Ok(());
+        };
+        let bound = record.insert.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
+        let Err(error) = open.seat.write(&bound.statement, &bound.parameters, once::RECORD_LIMITS).await else { return Ok(()) };
+        let refused = error.failure == Failure::Refused;
+        let failed = sql::failed(context, record.database, error);
+        if refused {
+            self.roll_back().await;
+            // A duplicate key, if the row is there; else the record's table refuses for another reason.
+            self.done_by = once::recorded_by(context, record).await?;
+        }
+        Err(failed)
     }
 
     /// Commits what is open.
@@ -116,6 +153,17 @@ impl Writing {
         Ok(())
     }
 
+    /// The last commit: with it the flow comes to this.
+    pub(super) async fn commit_for(&mut self, outcome: Outcome) -> Fallible<Outcome> {
+        if self.open.is_none() {
+            return Ok(outcome);
+        }
+        // Kept here: if the answer is lost, what the database says later may make it true.
+        let outcome = self.promised.insert(outcome).clone();
+        self.commit().await?;
+        Ok(outcome)
+    }
+
     /// A request that cannot be taken back was sent to a service.
     pub(super) fn sent_outside(&mut self) {
         self.outside = true;
@@ -123,6 +171,9 @@ impl Writing {
 
     /// Whether a failed step may be passed over: what it wrote itself is rolled back, and nothing written before may be lost.
     pub(super) async fn may_go_on(&mut self, failed: &Action) -> bool {
+        if self.done_by.is_some() {
+            return false;
+        }
         let Some(writes) = self.open.as_ref().map(|open| open.writes) else { return true };
         match failed {
             Action::Map(_) | Action::Http(_) | Action::Queue | Action::Emit(_) | Action::Route => true,
@@ -139,6 +190,20 @@ impl Writing {
         match self.open.take() {
             None => true,
             Some(mut open) => open.seat.roll_back().await,
+        }
+    }
+
+    /// The flow did not fail: the record says that its work was done before.
+    pub(crate) fn found_done(&mut self) -> Option<Outcome> {
+        self.done_by.take().map(|job| once::done_before(&job))
+    }
+
+    /// What is left of a run that failed with `code`.
+    pub(crate) fn left(&mut self, code: Code) -> Left {
+        match code {
+            Code::OutcomeUnknown => Left::Unknown(self.promised.take()),
+            _ if self.committed || self.outside => Left::Part,
+            _ => Left::Nothing,
         }
     }
 
@@ -184,7 +249,7 @@ impl Writing {
 }
 
 /// A seat with a transaction open. A link that died while its session was idle is replaced once: nothing ran yet.
-async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
+pub(crate) async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
     let seats = &context.call.live.databases[database].seats;
     let mut seat = seats.acquire(Access::ReadWrite, context.purpose(), context.notes).await?;
     let result = match seat.begin().await {
