@@ -15,6 +15,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod format;
 mod item;
 mod job;
 mod limits;
@@ -23,7 +24,7 @@ mod status;
 mod store;
 
 pub use item::{Appended, Appending, Hash, Key, Lease, Leased, NewItem, Take, TakeFrom, Unique, Waits};
-pub use job::{End, Emit, Job, JobId, JobState, Resolution};
+pub use job::{Emit, End, Job, JobId, JobState, Resolution};
 pub use limits::{Full, Need, QueueLimits, Room, WhichLimit};
 pub use status::{DeadLetter, Health, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes};
 pub use store::{Store, StoreError, StoreOptions};

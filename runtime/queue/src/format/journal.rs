@@ -1,0 +1,199 @@
+//! Records of a journal: a head, and for some a body (an outcome, a note, the content of a moved item).
+//!
+//! ```text
+//! meta    items floor | journal floor | next sequence | time, u64 each
+//! job     state u8 | flags u8 | sequence u64 | at u64 | attempts, until - at, emission: varints
+//!         | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
+//! purged  until u64 | ranges: first, last as varints, each counted from the number before | (as many as there are)
+//! note    name 16 | content
+//! ```
+
+use bytes::Bytes;
+
+use crate::format::bytes::{Input, put_varint};
+use crate::format::fragment::Kind;
+use crate::format::item::{decode_item, put_head};
+use crate::format::{Fault, MOST_KEYS};
+use crate::job::JobState;
+use crate::record::{JobRecord, JournalRecord, KeptKey, Meta};
+
+const VOID: u8 = 1;
+const INTERRUPTED: u8 = 2;
+const LETTER: u8 = 4;
+const OUTCOME_GONE: u8 = 8;
+const OUTCOME: u8 = 0x10;
+const UNIQUE: u8 = 0x20;
+const KEYS_SHIFT: u8 = 6;
+/// A varint is at most this long.
+const VARINT_BYTES: usize = 10;
+/// The longest head of a job's record: both keys and a business key.
+pub const MOST_JOB_HEAD_BYTES: usize = 18 + 3 * VARINT_BYTES + 16 + VARINT_BYTES + MOST_KEYS * (32 + VARINT_BYTES) + VARINT_BYTES;
+/// A meta record.
+pub const META_HEAD_BYTES: usize = 32;
+
+/// Puts a record's head at the end of `out` and answers with its kind and body.
+pub(super) fn put(out: &mut Vec<u8>, record: &JournalRecord) -> (Kind, Bytes) {
+    match record {
+        JournalRecord::Meta(meta) => {
+            for number in [meta.items_floor, meta.journal_floor, meta.next_sequence, meta.time] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            (Kind::Meta, Bytes::new())
+        }
+        JournalRecord::Job(job) => {
+            put_job(out, job);
+            (Kind::Job, job.outcome.clone().unwrap_or_default())
+        }
+        JournalRecord::Moved(item) => {
+            put_head(out, item);
+            (Kind::Moved, item.content.clone())
+        }
+        JournalRecord::Purged { until, ranges } => {
+            out.extend_from_slice(&until.to_le_bytes());
+            // Many ranges are a body, so that they may go on in the next extent.
+            let mut body = Vec::with_capacity(ranges.len() * 4);
+            let mut before = 0;
+            for (first, last) in ranges {
+                debug_assert!(before <= *first && first <= last, "ascending and apart");
+                put_varint(&mut body, first.wrapping_sub(before));
+                put_varint(&mut body, last.wrapping_sub(*first));
+                before = *last;
+            }
+            (Kind::Purged, Bytes::from(body))
+        }
+        JournalRecord::Note { name, content } => {
+            out.extend_from_slice(name);
+            (Kind::Note, content.clone())
+        }
+    }
+}
+
+fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
+    debug_assert!(job.keys.len() <= MOST_KEYS, "no more than the item had");
+    let keys = &job.keys[..job.keys.len().min(MOST_KEYS)];
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    let flags = flag(job.void, VOID)
+        | flag(job.interrupted, INTERRUPTED)
+        | flag(job.letter, LETTER)
+        | flag(job.outcome_gone, OUTCOME_GONE)
+        | flag(job.outcome.is_some(), OUTCOME)
+        | flag(job.unique.is_some(), UNIQUE)
+        | (keys.len() as u8) << KEYS_SHIFT;
+    out.extend_from_slice(&[state_code(job.state), flags]);
+    out.extend_from_slice(&job.sequence.to_le_bytes());
+    out.extend_from_slice(&job.at.to_le_bytes());
+    put_varint(out, u64::from(job.attempts));
+    put_varint(out, job.until.wrapping_sub(job.at));
+    put_varint(out, job.emission);
+    if let Some((hash, until)) = &job.unique {
+        out.extend_from_slice(hash);
+        put_varint(out, until.wrapping_sub(job.at));
+    }
+    for key in keys {
+        out.extend_from_slice(&key.hash);
+        out.extend_from_slice(&key.input);
+        put_varint(out, key.until.wrapping_sub(job.at));
+    }
+    if let Some(outcome) = &job.outcome {
+        put_varint(out, outcome.len() as u64);
+    }
+}
+
+/// From all fragments' payloads, joined. Bodies share their memory.
+pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault> {
+    let mut input = Input::new(record);
+    match kind {
+        Kind::Item => Err(Fault::Invalid("kind of record")),
+        Kind::Moved => decode_item(record).map(JournalRecord::Moved),
+        Kind::Meta => {
+            let meta = Meta { items_floor: input.u64()?, journal_floor: input.u64()?, next_sequence: input.u64()?, time: input.u64()? };
+            if input.rest().is_empty() { Ok(JournalRecord::Meta(meta)) } else { Err(Fault::Invalid("length")) }
+        }
+        Kind::Job => {
+            let (mut job, outcome_bytes) = decode_job_head(&mut input)?;
+            let body = record.slice(record.len() - input.rest().len()..);
+            if body.len() != outcome_bytes.unwrap_or(0) {
+                return Err(Fault::Cut);
+            }
+            job.outcome = outcome_bytes.map(|_| body);
+            Ok(JournalRecord::Job(job))
+        }
+        Kind::Purged => {
+            let until = input.u64()?;
+            let mut ranges = Vec::new();
+            let mut before = 0_u64;
+            while !input.rest().is_empty() {
+                let first = before.checked_add(input.varint()?);
+                let last = first.and_then(|first| first.checked_add(input.varint().ok()?));
+                let (Some(first), Some(last)) = (first, last) else { return Err(Fault::Invalid("range")) };
+                ranges.push((first, last));
+                before = last;
+            }
+            Ok(JournalRecord::Purged { until, ranges })
+        }
+        Kind::Note => {
+            let name = input.hash()?;
+            Ok(JournalRecord::Note { name, content: record.slice(name.len()..) })
+        }
+    }
+}
+
+/// From the first fragment's payload: what became of a job, without the outcome, and how long that is if there is one.
+pub fn decode_job(payload: &[u8]) -> Result<(JobRecord, Option<usize>), Fault> {
+    decode_job_head(&mut Input::new(payload))
+}
+
+fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>), Fault> {
+    let (state, flags) = (state_from(input.u8()?)?, input.u8()?);
+    let (sequence, at) = (input.u64()?, input.u64()?);
+    let attempts = input.varint_u32()?;
+    let until = at.wrapping_add(input.varint()?);
+    let emission = input.varint()?;
+    let unique = if flags & UNIQUE != 0 { Some((input.hash()?, at.wrapping_add(input.varint()?))) } else { None };
+    let count = usize::from(flags >> KEYS_SHIFT);
+    if count > MOST_KEYS {
+        return Err(Fault::Invalid("number of keys"));
+    }
+    let mut keys = Vec::with_capacity(count);
+    for _ in 0..count {
+        keys.push(KeptKey { hash: input.hash()?, input: input.hash()?, until: at.wrapping_add(input.varint()?) });
+    }
+    let outcome_bytes = if flags & OUTCOME != 0 { Some(input.varint_u32()? as usize) } else { None };
+    let is = |flag: u8| flags & flag != 0;
+    let job = JobRecord {
+        sequence,
+        state,
+        void: is(VOID),
+        interrupted: is(INTERRUPTED),
+        letter: is(LETTER),
+        outcome_gone: is(OUTCOME_GONE),
+        attempts,
+        at,
+        until,
+        emission,
+        keys,
+        unique,
+        outcome: None,
+    };
+    Ok((job, outcome_bytes))
+}
+
+/// One byte for each state, for good.
+fn state_code(state: JobState) -> u8 {
+    match state {
+        JobState::Queued => 1,
+        JobState::Running => 2,
+        JobState::Succeeded => 3,
+        JobState::Failed => 4,
+        JobState::Dead => 5,
+        JobState::Cancelled => 6,
+        JobState::Expired => 7,
+        JobState::Shed => 8,
+        JobState::Purged => 9,
+        JobState::Unknown => 10,
+    }
+}
+
+fn state_from(code: u8) -> Result<JobState, Fault> {
+    JobState::ALL.into_iter().find(|state| state_code(*state) == code).ok_or(Fault::Invalid("state"))
+}
