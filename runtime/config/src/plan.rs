@@ -6,6 +6,7 @@
 //! 3. No type here can be made outside this crate other than through [`crate::load`] (fields are read-only by custom:
 //!    `Plan` is handed out in an `Arc`).
 
+mod cron;
 mod durable;
 
 use std::collections::BTreeMap;
@@ -19,8 +20,9 @@ use spillgate_expression::Expression;
 use spillgate_model::{Secret, Type, Value, units::Rate};
 
 use crate::explain::LimitLine;
+pub use cron::Cron;
 pub use durable::{
-    Cron, EmitStep, IdempotencyPlan, KeyNeed, QueueCut, QueuePlan, QueuedPlan, RecordPlan, SchedulePlan, System, UniquePlan, When, WhenFull,
+    EmitStep, IdempotencyPlan, KeyNeed, QueueCut, QueuePlan, QueuedPlan, RecordPlan, SchedulePlan, System, UniquePlan, When, WhenFull,
 };
 
 /// Where something stands: shown by `explain`, faults and the admin face.

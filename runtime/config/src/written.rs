@@ -8,7 +8,7 @@ use std::time::Duration;
 use spillgate_model::Secret;
 use spillgate_model::units::Rate;
 
-use crate::keys::{Key, Presence, Section};
+use crate::keys::{Key, Kind, Presence, Section};
 use crate::place::{Located, Place, Setting};
 use crate::raw::Raw;
 use crate::walk;
@@ -191,6 +191,13 @@ impl Table {
     /// A table nobody wrote: every key has its default.
     pub(crate) fn empty(section: &'static Section, place: Place) -> Table {
         Table { section, place, entries: Vec::new() }
+    }
+    /// What stands under a key of this table where nobody wrote it.
+    pub(crate) fn unwritten(&self, name: &str) -> Table {
+        match self.section.find(name).map(|key| &key.kind) {
+            Some(Kind::Table(section)) => Table::empty(section, self.place.clone()),
+            other => unreachable!("{name} of {} is no table: {}", self.section.title, other.map_or("not declared".into(), Kind::expected)),
+        }
     }
 }
 

@@ -38,8 +38,11 @@ fn schemas_know_every_key_the_files_may_have_and_no_later_one() {
     let flow = schema_flow();
     assert_eq!(flow["properties"]["step"]["items"]["properties"]["max_rows"]["default"], 1000);
     assert_eq!(flow["additionalProperties"], false);
-    assert!(flow["properties"]["step"]["items"]["properties"].get("queue").is_none());
+    assert_eq!(flow["properties"]["step"]["items"]["properties"]["queue"]["type"], "string");
+    assert_eq!(flow["properties"]["idempotency"]["properties"]["keep"]["default"], "48h");
     let server = schema_server();
+    assert_eq!(server["properties"]["queue"]["additionalProperties"]["properties"]["expires"]["default"], "7d");
+    assert!(server["properties"]["tenant"]["additionalProperties"]["properties"].get("weight").is_none());
     assert_eq!(server["properties"]["tenant"]["additionalProperties"]["properties"]["rate"]["default"], "6000/min");
     assert_eq!(server["properties"]["database"]["additionalProperties"]["required"], serde_json::json!(["driver", "connection"]));
 }

@@ -45,7 +45,7 @@ fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver
         Driver::Sqlite => resolve(&connection.value, connection.place.folder()),
         Driver::Odbc | Driver::Postgres => connection.value,
     });
-    let no_pool = Table::empty(pool_section(table), table.place.clone());
+    let no_pool = table.unwritten("pool");
     let pool = table.table("pool").unwrap_or(&no_pool);
     let subject = format!("database.{name}");
     let (max, line, idle) = (pool.integer("max"), pool.integer("line"), pool.time("idle"));
@@ -65,13 +65,6 @@ fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver
         idle: idle.value,
         statement_timeout: timeout.value,
         origin,
-    }
-}
-
-fn pool_section(table: &Table) -> &'static crate::keys::Section {
-    match table.section.find("pool").map(|key| &key.kind) {
-        Some(crate::keys::Kind::Table(section)) => section,
-        _ => table.section,
     }
 }
 

@@ -10,6 +10,15 @@ const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// First segments the server keeps for itself.
 const RESERVED: &[&str] = &["jobs"];
 
+/// What a call leaves behind.
+#[derive(Clone, Copy)]
+pub(crate) struct Effects {
+    /// `effect = "write"`.
+    pub(crate) writes: bool,
+    /// A `queue` step: a job.
+    pub(crate) queues: bool,
+}
+
 /// Where a flow is served.
 pub(crate) struct Endpoint {
     pub(crate) method: &'static str,
@@ -28,7 +37,7 @@ impl Endpoint {
 }
 
 /// Reads it; `None` with a fault where it is of no use.
-pub(crate) fn endpoint(checker: &mut Checker<'_>, written: &Located<String>, writes: bool) -> Option<Endpoint> {
+pub(crate) fn endpoint(checker: &mut Checker<'_>, written: &Located<String>, effects: Effects) -> Option<Endpoint> {
     let text = written.value.as_str();
     let split = text.split_once(' ').map(|(method, path)| (METHODS.iter().find(|known| **known == method), path.trim()));
     let Some((Some(method), path)) = split.filter(|(_, path)| path.starts_with('/')) else {
@@ -37,9 +46,10 @@ pub(crate) fn endpoint(checker: &mut Checker<'_>, written: &Located<String>, wri
         return None;
     };
     // A read may come by POST where its input does not fit a query string; a write never by GET, which anything repeats.
-    let (fits, expected) = match writes {
-        true => (*method != "GET", "a flow that writes uses POST, PUT, PATCH or DELETE"),
-        false => (matches!(*method, "GET" | "POST"), "a flow that reads uses GET, or POST for input that does not fit a query string"),
+    let (fits, expected) = match effects {
+        Effects { writes: true, .. } => (*method != "GET", "a flow that writes uses POST, PUT, PATCH or DELETE"),
+        Effects { queues: true, .. } => (*method != "GET", "a flow that queues uses POST, PUT, PATCH or DELETE"),
+        _ => (matches!(*method, "GET" | "POST"), "a flow that reads uses GET, or POST for input that does not fit a query string"),
     };
     if !fits {
         checker.faults.add(&written.place, format!("{expected}, found {method}"));

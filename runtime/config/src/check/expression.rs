@@ -36,6 +36,10 @@ pub(crate) struct StepName {
     pub(crate) name: Arc<str>,
     /// Runs a statement: `rows` means something.
     pub(crate) has_rows: bool,
+    /// Its value is what an expression gives.
+    pub(crate) is_map: bool,
+    /// It has a value at all.
+    pub(crate) has_value: bool,
 }
 
 /// What the expressions of a flow may name.
@@ -91,14 +95,31 @@ enum Side {
     Other,
 }
 
-/// Evaluates every expression of a flow on samples.
-pub(crate) fn prove(checker: &mut Checker<'_>, inputs: &[Input], callers: &[&TenantPlan], steps: &[(Step, &Table)]) {
+/// A flow's expressions, with what they are evaluated over.
+pub(crate) struct Proving<'a> {
+    pub(crate) inputs: &'a [Input],
+    pub(crate) callers: &'a [&'a TenantPlan],
+    pub(crate) steps: &'a [(Step, &'a Table)],
+    /// `order_by` of the `queue` step.
+    pub(crate) order_by: Option<&'a Expression>,
+    /// `watermark`, and the table it stands in.
+    pub(crate) watermark: Option<(&'a Expression, &'a Table)>,
+}
+
+/// Evaluates every expression of a flow on samples. By table of a step that emits: what it hands on, where that is known.
+pub(crate) fn prove(checker: &mut Checker<'_>, proving: &Proving<'_>) -> Vec<(usize, Datum)> {
+    let mut handed_on = Vec::new();
     for side in [Side::Usual, Side::Other] {
-        let mut samples = Samples::new(inputs, callers, side);
-        for (step, table) in steps {
-            samples.step(checker, step, table);
+        let mut samples = Samples::new(proving.inputs, proving.callers, side);
+        for (index, (step, table)) in proving.steps.iter().enumerate() {
+            let emitted = samples.step(checker, step, table, proving.order_by);
+            handed_on.extend(emitted.filter(|_| side == Side::Usual).map(|value| (index, value)));
+        }
+        if let Some((watermark, table)) = proving.watermark {
+            samples.scalar(checker, watermark, table, "watermark");
         }
     }
+    handed_on
 }
 
 /// The scope as it grows from step to step.
@@ -107,6 +128,8 @@ struct Samples<'a> {
     side: Side,
     /// Paths whose type is not known.
     unknown: Vec<String>,
+    /// What the last step with a value gave, where it is known.
+    last: Option<Datum>,
 }
 
 impl<'a> Samples<'a> {
@@ -116,15 +139,16 @@ impl<'a> Samples<'a> {
             scope.tenant = caller.attributes.iter().map(|(name, value)| (&**name, Datum::from(value))).collect();
             scope.tenant.push(("name", Datum::Text(caller.name.clone())));
         }
-        Samples { scope, side, unknown: Vec::new() }
+        Samples { scope, side, unknown: Vec::new(), last: None }
     }
 
-    fn step(&mut self, checker: &mut Checker<'_>, step: &'a Step, table: &Table) {
+    /// Gives what the step hands on, if it emits.
+    fn step(&mut self, checker: &mut Checker<'_>, step: &'a Step, table: &Table, order_by: Option<&Expression>) -> Option<Datum> {
         let runs = match step.when.as_ref() {
             Some(when) => self.condition(checker, when, table, "when"),
             None => Some(true),
         };
-        let mut value = None;
+        let (mut value, mut emitted) = (None, None);
         if runs != Some(false) {
             match &step.action {
                 Action::Map(map) => value = self.evaluate(checker, map, table, "map"),
@@ -133,12 +157,53 @@ impl<'a> Samples<'a> {
                         self.evaluate(checker, body, written, "body");
                     }
                 }
-                Action::Sql(_) | Action::Queue | Action::Emit(_) | Action::Route => {}
+                Action::Queue => {
+                    if let Some(order_by) = order_by {
+                        self.scalar(checker, order_by, table, "order_by");
+                    }
+                }
+                Action::Emit(emit) => emitted = self.emit(checker, emit.each.as_ref(), table),
+                Action::Sql(_) | Action::Route => {}
             }
+        }
+        if matches!(step.action, Action::Sql(_) | Action::Http(_) | Action::Map(_)) {
+            self.last = value.clone();
         }
         self.add(step, value);
         for ((when, _), written) in step.route.iter().zip(table.tables("route")) {
             self.condition(checker, when, written, "when");
+        }
+        emitted
+    }
+
+    /// A list of maps, or without `each` the map before.
+    fn emit(&self, checker: &mut Checker<'_>, each: Option<&Expression>, table: &Table) -> Option<Datum> {
+        let Some(each) = each else {
+            let value = self.last.clone()?;
+            if !matches!(value, Datum::Map(_) | Datum::Null) {
+                let message = format!("the value of the step before is handed on and must be a map, it is {}", kind_of(&value));
+                checker.faults.add(&table.place_of("emit"), message);
+            }
+            return Some(value);
+        };
+        let value = self.evaluate(checker, each, table, "each")?;
+        let wrong = match &value {
+            Datum::Null => None,
+            Datum::List(items) => {
+                items.iter().find(|item| !matches!(item, Datum::Map(_))).map(|item| format!("a list with {}", kind_of(item)))
+            }
+            other => Some(kind_of(other).into()),
+        };
+        if let Some(wrong) = wrong {
+            checker.faults.add(&table.place_of("each"), format!("`each`: expected a list of maps, each an input, it gives {wrong}"));
+        }
+        Some(value)
+    }
+
+    /// One value that can be compared and bound.
+    fn scalar(&self, checker: &mut Checker<'_>, expression: &Expression, table: &Table, key: &str) {
+        if let Some(value @ (Datum::List(_) | Datum::Map(_) | Datum::Binary(_))) = self.evaluate(checker, expression, table, key) {
+            checker.faults.add(&table.place_of(key), format!("`{key}`: expected text or a number, it gives {}", kind_of(&value)));
         }
     }
 
@@ -194,7 +259,8 @@ impl<'a> Samples<'a> {
     }
 }
 
-fn kind_of(datum: &Datum) -> &'static str {
+/// As faults name it.
+pub(crate) fn kind_of(datum: &Datum) -> &'static str {
     match datum {
         Datum::Null => "null",
         Datum::Boolean(_) => "a boolean",

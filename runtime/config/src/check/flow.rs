@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use spillgate_model::limits::{FLOWS, STEPS_PER_FLOW};
+use spillgate_model::limits::FLOWS;
 use spillgate_model::units::{ByteSize, show_duration};
 
 use crate::keys::flow::ROOT;
@@ -15,8 +15,11 @@ use crate::sql::page::{KeyText, read_key};
 use crate::walk::read_file;
 use crate::written::Table;
 
-use super::endpoint::endpoint;
-use super::expression::{self, Names};
+use super::cut::expressions_of;
+use super::durable::{Durable, Shape};
+use super::emit::{Checked, connect};
+use super::endpoint::{Effects, endpoint};
+use super::expression::Names;
 use super::input::{Surroundings, inputs};
 use super::roots::Roots;
 use super::routes::Taken;
@@ -43,96 +46,83 @@ pub(crate) fn flows(checker: &mut Checker<'_>, roots: &Roots, folder: &Path, wor
         checker.faults.add(&place, format!("{} holds more than {FLOWS} flows", folder.display()));
     }
     let mut taken = Taken::default();
-    let mut flows: Vec<Flow> = files.iter().take(FLOWS).filter_map(|path| flow(checker, path, world, &mut taken)).collect();
+    let mut flows: Vec<Checked> = files.iter().take(FLOWS).filter_map(|path| flow(checker, path, world, &mut taken)).collect();
     if files.is_empty() {
         checker.notes.push(format!("{} holds no flow", folder.display()));
     }
-    flows.sort_by(|left, right| left.name.cmp(&right.name));
-    flows
+    flows.sort_by(|left, right| left.flow.name.cmp(&right.flow.name));
+    connect(checker, world, &taken, flows)
 }
 
-fn flow(checker: &mut Checker<'_>, path: &Path, world: &World<'_>, taken: &mut Taken) -> Option<Flow> {
-    let file = checker.read(path, None)?;
-    let (table, whole) = read_file(&mut checker.walk(&file), &ROOT);
-    if !whole {
+fn flow(checker: &mut Checker<'_>, path: &Path, world: &World<'_>, taken: &mut Taken) -> Option<Checked> {
+    let read = checker.read(path, None).map(|file| (read_file(&mut checker.walk(&file), &ROOT), file));
+    let Some(((table, true), file)) = read else {
+        taken.incomplete = true;
         return None;
-    }
+    };
     let faults = checker.faults.count();
+    taken.incomplete |= table.located("name").is_none();
     let flow = checked(checker, &file, &table, world, taken)?;
     (checker.faults.count() == faults).then_some(flow)
 }
 
-fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world: &World<'_>, taken: &mut Taken) -> Option<Flow> {
+fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world: &World<'_>, taken: &mut Taken) -> Option<Checked> {
     let writes = table.text("effect").value == "write";
     let name = table.located("name");
     if let Some(name) = &name {
         check_name(checker, "a flow", &name.value, Naming::Identifier, &name.place);
     }
-    let endpoint = table.located("http").and_then(|written| endpoint(checker, &written, writes));
+    let shape = Shape::of(table);
+    let effects = Effects { writes, queues: shape.cut_at.is_some() };
+    let endpoint = table.located("http").and_then(|written| endpoint(checker, &written, effects));
+    shape.check(checker, table);
     taken.add(checker, name.as_ref(), endpoint.as_ref());
     let flow_name: Arc<str> = name.map_or(Arc::from(""), |name| Arc::from(name.value));
     let callers: Vec<_> = world.tenants.iter().filter(|tenant| tenant.may_call(&flow_name)).collect();
     let path = endpoint.as_ref().map_or(&[][..], |endpoint| &endpoint.parameters);
     let paging = paging(checker, table);
-    let around = Surroundings { path, paged: table.has("page"), callers: callers.clone() };
+    let around = Surroundings { path, paged: table.has("page"), system: shape.system_names(), callers: callers.clone() };
     let inputs = inputs(checker, &around, table.named("input"));
     let cache = cache(checker, table, writes);
-
-    let written = table.tables("step");
-    if written.is_empty() && table.has("step") && !table.is_broken("step") || written.len() > STEPS_PER_FLOW {
-        checker.faults.add(&table.place_of("step"), format!("a flow has from 1 to {STEPS_PER_FLOW} steps, found {}", written.len()));
-    }
-    let step_names = names(checker, written);
-    let mut steps = Steps {
-        world,
-        names: Names { inputs: &inputs, callers: &callers, steps: &step_names },
-        subject: format!("flow.{flow_name}"),
-        writes,
-        has_stale: cache.as_ref().is_some_and(|cache| !cache.stale_if_error.is_zero()),
-        paging,
-        used: vec![false; inputs.len()],
-        uncertain: false,
-        statements: Vec::new(),
-        databases: Vec::new(),
-    };
+    let has_stale = cache.as_ref().is_some_and(|cache| !cache.stale_if_error.is_zero());
+    let step_names = names(checker, table.tables("step"));
+    let names = Names { inputs: &inputs, callers: &callers, steps: &step_names };
+    let mut steps = Steps::new(world, names, &flow_name, (writes, has_stale), paging, &shape);
     limits(checker, table, &steps.subject);
-    let mut proven: Vec<(Step, &Table)> = Vec::new();
-    for (index, table) in written.iter().enumerate() {
-        if let Some(step) = steps.step(checker, index, table) {
-            proven.push((step, table));
-        }
-    }
-    expression::prove(checker, &inputs, &callers, &proven);
+    let proven = steps.all(checker, table.tables("step"));
+    let durable = Durable::prove(checker, table, &mut steps, &flow_name, &proven);
+    let samples = durable.prove_expressions(checker, table, &steps, &proven);
     unused(checker, table, &steps);
-    let memory = memory(&proven);
+    let memory = memory(&proven, &durable, world);
     check_memory(checker, table, memory, world);
     shared_cache(checker, table, cache.as_ref(), &inputs, &proven);
-    let page = page(checker, table, &steps.paging, &proven, written.len());
+    let page = page(checker, table, &steps.paging, &proven, step_names.len());
     let tests = test::tests(checker, table, world, &Tested { name: &flow_name, names: &step_names, steps: &proven });
     let version = version(file, &steps, world);
-    let endpoint = endpoint?;
-    if table.text("about").value.is_empty() {
+    if endpoint.is_some() && table.text("about").value.is_empty() {
         checker.notes.push(format!("{}: the flow {flow_name} has no `about`, by which callers choose it", file.path.display()));
     }
-    Some(Flow {
+    let emits = std::mem::take(&mut steps.emits);
+    let flow = Flow {
         name: flow_name,
         about: table.text("about").value,
-        http: Some(Endpoint { method: endpoint.method, path: endpoint.path }),
+        http: endpoint.map(|endpoint| Endpoint { method: endpoint.method, path: endpoint.path }),
         effect: if writes { Effect::Write } else { Effect::Read },
         deadline: table.time("deadline").into_limit(),
         cache,
         page,
-        inputs: inputs.into(),
         steps: proven.into_iter().map(|(step, _)| step).collect(),
-        queue: None,
-        idempotency: None,
-        unique: None,
-        schedule: None,
+        queue: durable.cut,
+        idempotency: durable.idempotency,
+        unique: durable.unique,
+        schedule: durable.schedule,
         tests,
         version,
         memory,
         file: file.path.clone(),
-    })
+        inputs: inputs.into(),
+    };
+    Some(Checked { flow, emits, samples })
 }
 
 /// Inputs that nothing reads.
@@ -179,35 +169,29 @@ fn shared_cache(
     }
     let place = table.table("cache").map_or(table.place.clone(), |cache| cache.place_of("shared"));
     let input = inputs.iter().find(|input| input.from_tenant.is_some()).map(|input| format!("the input `{}`", input.name));
-    let expression = expressions(steps).any(|expression| expression.names().paths.iter().any(|path| path.starts_with("tenant.")));
+    let mut expressions = steps.iter().flat_map(|(step, _)| expressions_of(step));
+    let expression = expressions.any(|expression| expression.names().paths.iter().any(|path| path.starts_with("tenant.")));
     if let Some(reader) = input.or(expression.then(|| "an expression".to_owned())) {
         checker.faults.add(&place, format!("one reply for all tenants would be wrong: {reader} reads from the tenant"));
     }
 }
 
-fn expressions<'a>(steps: &'a [(Step, &Table)]) -> impl Iterator<Item = &'a spillgate_expression::Expression> {
-    steps.iter().flat_map(|(step, _)| {
-        let of_action = match &step.action {
-            Action::Map(map) => Some(map),
-            Action::Http(http) => http.body.as_ref(),
-            Action::Sql(_) | Action::Queue | Action::Emit(_) | Action::Route => None,
-        };
-        step.when.iter().chain(of_action).chain(step.route.iter().map(|(when, _)| when))
-    })
-}
-
-/// The sum of what the steps may hold, twice where an expression makes a tree of it.
-fn memory(steps: &[(Step, &Table)]) -> u64 {
+/// The sum of what the steps may hold, twice where an expression makes a tree of it, and of what a queued item holds.
+fn memory(steps: &[(Step, &Table)], durable: &Durable, world: &World<'_>) -> u64 {
+    let expressions = || steps.iter().flat_map(|(step, _)| expressions_of(step)).chain(durable.expressions());
     let is_read = |step: &Step| {
         let (rows, value) = (format!("steps.{}.rows", step.name), format!("steps.{}.value", step.name));
-        expressions(steps).any(|expression| expression.names().paths.iter().any(|path| *path == rows || *path == value))
+        expressions().any(|expression| expression.paths().iter().any(|path| *path == rows || *path == value))
     };
     let of_step = |step: &Step| match &step.action {
         Action::Sql(sql) => sql.max_bytes as u64,
         Action::Http(http) => http.max_bytes as u64,
         Action::Map(_) | Action::Queue | Action::Emit(_) | Action::Route => 0,
     };
-    steps.iter().map(|(step, _)| of_step(step) * if is_read(step) { 2 } else { 1 }).sum()
+    let of_steps: u64 = steps.iter().map(|(step, _)| of_step(step) * if is_read(step) { 2 } else { 1 }).sum();
+    let of_item = durable.cut.as_ref().map_or(0, |cut| world.queues[cut.queue].max_item.value);
+    let of_verify = durable.idempotency.as_ref().and_then(|plan| plan.verify.as_ref()).map_or(0, |verify| verify.max_bytes as u64);
+    of_steps + of_item + of_verify
 }
 
 /// A call that can never be let in is a fault.
@@ -217,7 +201,7 @@ fn check_memory(checker: &mut Checker<'_>, table: &Table, memory: u64, world: &W
         let place = table.place_of("step");
         checker.faults.add(
             &place,
-            format!("a call needs {needed} (the sum of `max_bytes`, twice where expressions read the rows), `[server] memory` is {given}"),
+            format!("a call needs {needed} (the sum of `max_bytes`, twice where expressions read the rows, and `max_item` of its queue), `[server] memory` is {given}"),
         );
     }
 }

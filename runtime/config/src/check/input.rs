@@ -24,6 +24,8 @@ const NOT_WITH_FROM: &[&str] = &["required", "default", "min", "max", "min_lengt
 pub(crate) struct Surroundings<'a> {
     pub(crate) path: &'a [Located<String>],
     pub(crate) paged: bool,
+    /// Values of statements that are no inputs.
+    pub(crate) system: Vec<&'static str>,
     /// Tenants that may call the flow.
     pub(crate) callers: Vec<&'a TenantPlan>,
 }
@@ -46,6 +48,9 @@ fn input(checker: &mut Checker<'_>, around: &Surroundings<'_>, name: &Located<St
     check_name(checker, "an input", &name.value, Naming::Identifier, &name.place);
     if around.paged && OF_PAGES.contains(&&*name.value) {
         checker.faults.add(&name.place, format!("`{}` is an input of every paged flow: choose another name", name.value));
+    }
+    if around.system.contains(&&*name.value) {
+        checker.faults.add(&name.place, format!("`:{}` has a meaning of its own in this flow: choose another name", name.value));
     }
     let mut input = Input::new(&name.value, Type::Text);
     input.required = true;

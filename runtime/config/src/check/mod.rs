@@ -5,13 +5,19 @@
 //! 2. Where a file could not be read, names that may stand in it are not called unknown.
 //! 3. A plan is made only if there is no fault.
 
+mod cut;
 mod database;
+mod durable;
+mod emit;
 mod endpoint;
 mod expression;
 mod flow;
 mod input;
+mod once;
+mod queue;
 mod roots;
 mod routes;
+mod schedule;
 mod server;
 mod statement;
 mod step;
@@ -29,7 +35,7 @@ use spillgate_model::{Secret, Type};
 use crate::explain::LimitLine;
 use crate::fault::{Fault, Faults};
 use crate::place::{FileText, Place, Setting};
-use crate::plan::{Driver, Origin, Plan, TenantPlan};
+use crate::plan::{Driver, Origin, Plan, QueuePlan, TenantPlan};
 use crate::raw::printable;
 use crate::source::Source;
 use crate::walk::Walk;
@@ -156,6 +162,7 @@ pub(crate) struct KnownDatabase {
 pub(crate) struct World<'a> {
     pub(crate) databases: &'a [KnownDatabase],
     pub(crate) tenants: &'a [TenantPlan],
+    pub(crate) queues: &'a [QueuePlan],
     pub(crate) http_hosts: &'a [String],
     /// Hard budget of the server.
     pub(crate) memory: u64,
@@ -170,7 +177,9 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     let (databases, known) = database::databases(&mut checker, &roots);
     let tenants = tenant::tenants(&mut checker, &roots, &server);
     tenant::check_keys(&mut checker, &roots, &server);
-    let world = World { databases: &known, tenants: &tenants, http_hosts: &server.http_hosts, memory: server.memory.value };
+    let queues = queue::queues(&mut checker, &roots);
+    let world =
+        World { databases: &known, tenants: &tenants, queues: &queues, http_hosts: &server.http_hosts, memory: server.memory.value };
     let flows = flow::flows(&mut checker, &roots, &server.flows, &world);
     tenant::check_flows(&mut checker, &tenants, &flows);
     if !checker.faults.is_empty() {
@@ -179,7 +188,7 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     Ok(Plan {
         version: checker.version(),
         tenants: checker.with_types(tenants),
-        queues: Vec::new(),
+        queues,
         server,
         admins,
         databases,

@@ -79,7 +79,7 @@ fn check_once(checker: &mut Checker<'_>, roots: &Roots) {
             checker.faults.add(&again, format!("[{key}] stands at {} already", first.short()));
         }
     }
-    for key in ["admin", "database", "class", "tenant"] {
+    for key in ["admin", "database", "class", "tenant", "queue"] {
         let mut seen: std::collections::BTreeMap<&str, &Place> = Default::default();
         for (name, _) in roots.tables.iter().flat_map(|table| table.named(key)) {
             match seen.get(&*name.value) {

@@ -12,9 +12,19 @@ use super::endpoint::Endpoint;
 pub(crate) struct Taken {
     names: BTreeMap<String, Place>,
     shapes: BTreeMap<String, Place>,
+    /// A flow could not be read: its name is not known.
+    pub(crate) incomplete: bool,
 }
 
 impl Taken {
+    /// Whether a flow has that name, with faults or without, or may have.
+    pub(crate) fn may_have(&self, name: &str) -> bool {
+        self.incomplete || self.names.contains_key(name)
+    }
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str)
+    }
+
     /// Adds a flow; both places are named where something is taken already.
     pub(crate) fn add(&mut self, checker: &mut Checker<'_>, name: Option<&Located<String>>, endpoint: Option<&Endpoint>) {
         if let Some(name) = name {

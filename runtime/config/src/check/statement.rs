@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::fault::did_you_mean;
 use crate::place::Place;
-use crate::plan::{Driver, Input, Piece, SqlText};
+use crate::plan::{Driver, Input, Piece, SqlText, System};
 use crate::sql::SqlFault;
 use crate::sql::page::{self, Around, KeyText};
 use crate::sql::statement::{self, Statement};
@@ -18,6 +18,22 @@ pub(crate) struct Paging {
     pub(crate) max: usize,
 }
 
+/// What parameters may name.
+pub(crate) struct Binding<'a> {
+    pub(crate) inputs: &'a [Input],
+    /// By input: a statement binds it.
+    pub(crate) used: &'a mut [bool],
+    /// Values that are no inputs, as far as they are known where the statement runs.
+    pub(crate) system: &'a [(&'static str, System)],
+}
+
+impl Binding<'_> {
+    fn piece(&self, name: &str) -> Option<Piece> {
+        let system = self.system.iter().find(|(known, _)| *known == name).map(|(_, system)| Piece::System(*system));
+        system.or_else(|| self.inputs.iter().position(|input| *input.name == *name).map(Piece::Input))
+    }
+}
+
 /// What a statement became.
 pub(crate) struct Proven {
     pub(crate) text: SqlText,
@@ -26,15 +42,15 @@ pub(crate) struct Proven {
     pub(crate) write: Option<Place>,
 }
 
-/// Reads a statement. `used` marks the inputs it binds.
+/// Reads a statement and binds it.
 pub(crate) fn prove(
     checker: &mut Checker<'_>,
     (sql, place): (&str, &Place),
     driver: Driver,
-    inputs: &[Input],
-    used: &mut [bool],
+    binding: Binding<'_>,
     paging: Option<&Paging>,
 ) -> Option<Proven> {
+    let mut binding = binding;
     let add = |checker: &mut Checker<'_>, fault: SqlFault| checker.faults.add(&place.inside(fault.offset), fault.message);
     let (statement, mut faults) = match statement::read(sql, driver) {
         Ok(read) => read,
@@ -43,7 +59,7 @@ pub(crate) fn prove(
             return None;
         }
     };
-    faults.extend(bind(&statement, inputs, used));
+    faults.extend(bind(&statement, &mut binding));
     let sound = faults.is_empty();
     faults.into_iter().for_each(|fault| add(checker, fault));
     if let Some(fault) = paging.and_then(|_| page::own_order(&statement)) {
@@ -53,7 +69,7 @@ pub(crate) fn prove(
         return None;
     }
     let write = statement.write.map(|offset| place.inside(offset));
-    let body = pieces(&statement, inputs);
+    let body = pieces(&statement, &binding);
     let Some(paging) = paging else {
         return Some(Proven { text: merge(body), text_after_cursor: None, write });
     };
@@ -75,16 +91,20 @@ pub(crate) fn prove(
 }
 
 /// Parameters without input, and lists where one value belongs.
-fn bind(statement: &Statement<'_>, inputs: &[Input], used: &mut [bool]) -> Vec<SqlFault> {
+fn bind(statement: &Statement<'_>, binding: &mut Binding<'_>) -> Vec<SqlFault> {
     let mut faults = Vec::new();
     for parameter in &statement.parameters {
-        let Some(index) = inputs.iter().position(|input| &*input.name == parameter.name) else {
-            let near = did_you_mean(parameter.name, inputs.iter().map(|input| &*input.name));
-            faults.push(SqlFault { offset: parameter.start, message: format!("`:{}` is no declared input{near}", parameter.name) });
-            continue;
+        let index = match binding.piece(parameter.name) {
+            Some(Piece::Input(index)) => index,
+            Some(_) => continue,
+            None => {
+                let hint = unknown(parameter.name, binding);
+                faults.push(SqlFault { offset: parameter.start, message: format!("`:{}` is no declared input{hint}", parameter.name) });
+                continue;
+            }
         };
-        used[index] = true;
-        if inputs[index].list && !parameter.in_list {
+        binding.used[index] = true;
+        if binding.inputs[index].list && !parameter.in_list {
             let message = format!("`:{0}` is a list: it stands in parentheses, as in `IN (:{0})`", parameter.name);
             faults.push(SqlFault { offset: parameter.start, message });
         }
@@ -92,12 +112,21 @@ fn bind(statement: &Statement<'_>, inputs: &[Input], used: &mut [bool]) -> Vec<S
     faults
 }
 
-fn pieces(statement: &Statement<'_>, inputs: &[Input]) -> Vec<Piece> {
+/// Where a value that is no input would be known, else the nearest input.
+fn unknown(name: &str, binding: &Binding<'_>) -> String {
+    match name {
+        "watermark" => "; the mark of a schedule needs `[schedule] watermark`".into(),
+        "job" | "idempotency_key" => "; it is known after a `queue` step, and in a direct flow with `idempotency`".into(),
+        _ => did_you_mean(name, binding.inputs.iter().map(|input| &*input.name)),
+    }
+}
+
+fn pieces(statement: &Statement<'_>, binding: &Binding<'_>) -> Vec<Piece> {
     let within = statement.tokens.iter().filter(|token| token.end <= statement.end);
     let piece = |token: &crate::sql::token::Token| {
         let text = token.text(statement.sql);
-        let input = (token.kind == TokenKind::Parameter).then(|| inputs.iter().position(|input| *input.name == text[1..])).flatten();
-        input.map_or_else(|| Piece::Text(text.into()), Piece::Input)
+        let bound = if token.kind == TokenKind::Parameter { binding.piece(&text[1..]) } else { None };
+        bound.unwrap_or_else(|| Piece::Text(text.into()))
     };
     within.map(piece).collect()
 }

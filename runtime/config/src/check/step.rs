@@ -9,19 +9,24 @@ use spillgate_model::units::{ByteSize, show_duration};
 
 use crate::fault::did_you_mean;
 use crate::place::{Located, Place};
-use crate::plan::{Action, HttpStep, OnEmpty, OnError, RetryPlan, SqlStep, Step};
+use crate::plan::{Action, HttpStep, OnEmpty, OnError, Piece, QueueCut, RetryPlan, SqlStep, Step, System};
 use crate::raw::printable;
 use crate::written::{Table, Written};
 
+use super::cut::Emitting;
+use super::durable::Shape;
 use super::expression::{Names, compile};
-use super::statement::{Paging, prove};
+use super::statement::{Binding, Paging, prove};
 use super::tenant::show_count;
 use super::{Checker, World, url};
 
 /// Keys that say what a step does.
-const ACTIONS: &[&str] = &["sql", "sql_file", "map", "http"];
+const ACTIONS: &[&str] = &["sql", "sql_file", "map", "http", "queue", "emit"];
 /// Keys that go with a statement.
 const WITH_SQL: &[&str] = &["database", "columns", "max_rows", "max_bytes", "max_affected", "on_empty"];
+
+/// Keys that go with another one.
+const WITH_DURABLE: &[(&str, &str)] = &[("expires", "queue"), ("order_by", "queue"), ("each", "emit")];
 
 /// What the steps of one flow are checked against, and what is learned on the way.
 pub(crate) struct Steps<'a> {
@@ -40,21 +45,72 @@ pub(crate) struct Steps<'a> {
     pub(crate) statements: Vec<String>,
     /// Databases in use.
     pub(crate) databases: Vec<usize>,
+    /// Where the first `queue` step stands.
+    pub(crate) cut_at: Option<usize>,
+    /// That step as proven.
+    pub(crate) cut: Option<QueueCut>,
+    pub(crate) emits: Vec<Emitting>,
+    /// The flow has a [schedule].
+    pub(crate) is_scheduled: bool,
+    /// It has a `watermark`, and a statement reads it.
+    pub(crate) has_watermark: bool,
+    pub(crate) reads_watermark: bool,
+    pub(crate) has_idempotency: bool,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    pub(crate) fn new(
+        world: &'a World<'a>,
+        names: Names<'a>,
+        flow: &str,
+        (writes, has_stale): (bool, bool),
+        paging: Option<Paging>,
+        shape: &Shape,
+    ) -> Self {
+        Steps {
+            world,
+            subject: format!("flow.{flow}"),
+            writes,
+            has_stale,
+            paging,
+            used: vec![false; names.inputs.len()],
+            names,
+            uncertain: false,
+            statements: Vec::new(),
+            databases: Vec::new(),
+            cut_at: shape.cut_at,
+            cut: None,
+            emits: Vec::new(),
+            is_scheduled: shape.is_scheduled,
+            has_watermark: shape.has_watermark,
+            reads_watermark: false,
+            has_idempotency: shape.has_idempotency,
+        }
+    }
+
+    /// All of them that are free of faults, with their tables.
+    pub(crate) fn all<'t>(&mut self, checker: &mut Checker<'_>, tables: &'t [Table]) -> Vec<(Step, &'t Table)> {
+        let step = |(index, table): (usize, &'t Table)| self.step(checker, index, table).map(|step| (step, table));
+        tables.iter().enumerate().filter_map(step).collect()
+    }
+
     /// A step; `None` with a fault where what it does cannot be told.
-    pub(crate) fn step(&mut self, checker: &mut Checker<'_>, index: usize, table: &Table) -> Option<Step> {
+    fn step(&mut self, checker: &mut Checker<'_>, index: usize, table: &Table) -> Option<Step> {
         let found: Vec<&str> = ACTIONS.iter().copied().filter(|key| table.has(key)).collect();
         let when = self.expression(checker, table, "when", index);
         let action = match found[..] {
             [] if table.has("route") => Some(Action::Route),
             ["sql" | "sql_file"] => self.sql(checker, index, table).map(Action::Sql),
             ["map"] => self.expression(checker, table, "map", index).map(Action::Map),
+            ["queue"] => self.queue(checker, index, table),
+            ["emit"] => self.emit(checker, index, table),
             ["http"] => table.table("http").and_then(|http| self.http(checker, index, http)).map(Action::Http),
             _ => {
                 let found = if found.is_empty() { "none".into() } else { format!("`{}`", found.join("` and `")) };
-                checker.faults.add(&table.place, format!("a step has one of `sql`, `sql_file`, `map`, `http` or `route`, found {found}"));
+                checker.faults.add(
+                    &table.place,
+                    format!("a step has one of `sql`, `sql_file`, `map`, `http`, `queue`, `emit` or `route`, found {found}"),
+                );
                 self.uncertain = true;
                 None
             }
@@ -63,6 +119,9 @@ impl Steps<'_> {
             for key in WITH_SQL.iter().filter(|key| table.has(key)) {
                 checker.faults.add(&table.key_place(key), format!("`{key}` goes with a statement: this step has none"));
             }
+        }
+        for (key, with) in WITH_DURABLE.iter().filter(|(key, with)| table.has(key) && !table.has(with)) {
+            checker.faults.add(&table.key_place(key), format!("`{key}` goes with `{with}`: this step has none"));
         }
         let tries = table.has("sql") || table.has("sql_file") || table.has("http");
         if table.has("retry") && !tries {
@@ -87,7 +146,7 @@ impl Steps<'_> {
     }
 
     /// An expression that sees the steps before `visible`.
-    fn expression(
+    pub(crate) fn expression(
         &mut self,
         checker: &mut Checker<'_>,
         table: &Table,
@@ -104,7 +163,7 @@ impl Steps<'_> {
 
     fn sql(&mut self, checker: &mut Checker<'_>, index: usize, table: &Table) -> Option<SqlStep> {
         let (text, place) = self.statement_text(checker, table)?;
-        let database = self.database(checker, table);
+        let database = self.database(checker, table, "this step");
         let driver = database.and_then(|database| self.world.databases[database].driver);
         let (Some(database), Some(driver)) = (database, driver) else {
             self.uncertain = true;
@@ -113,7 +172,9 @@ impl Steps<'_> {
         self.databases.push(database);
         let paging = self.paging.as_ref().filter(|_| index + 1 == self.names.steps.len());
         let is_paged = paging.is_some();
-        let proven = prove(checker, (&text, &place), driver, self.names.inputs, &mut self.used, paging);
+        let system = self.system(index);
+        let binding = Binding { inputs: self.names.inputs, used: &mut self.used, system: &system };
+        let proven = prove(checker, (&text, &place), driver, binding, paging);
         let (max_rows, max_bytes) = (table.integer("max_rows"), table.size("max_bytes"));
         if is_paged && table.has("max_rows") {
             checker.faults.add(&table.key_place("max_rows"), "the rows of a paged step are those of `page`");
@@ -124,8 +185,9 @@ impl Steps<'_> {
             return None;
         };
         let write = proven.write.is_some();
+        self.reads_watermark |= proven.text.pieces.contains(&Piece::System(System::Watermark));
         if let Some(place) = &proven.write {
-            self.may_write(checker, is_paged, database, place);
+            self.may_write(checker, (index, is_paged), database, place);
         }
         let max_affected = self.max_affected(checker, index, table, write);
         if !is_paged {
@@ -160,7 +222,8 @@ impl Steps<'_> {
         Some((read.text.clone(), Place::start(&read)))
     }
 
-    fn database(&self, checker: &mut Checker<'_>, table: &Table) -> Option<usize> {
+    /// The database that `what` names, or the only one.
+    pub(crate) fn database(&self, checker: &mut Checker<'_>, table: &Table, what: &str) -> Option<usize> {
         let names = || self.world.databases.iter().map(|database| &*database.name);
         match table.located("database") {
             Some(written) => {
@@ -176,7 +239,7 @@ impl Steps<'_> {
                 if !checker.incomplete && !table.has("database") {
                     let all = names().collect::<Vec<_>>().join(", ");
                     let all = if all.is_empty() { "there are none".into() } else { format!("one of {all}") };
-                    checker.faults.add(&table.place, format!("this step lacks `database`: {all}"));
+                    checker.faults.add(&table.place, format!("{what} lacks `database`: {all}"));
                 }
                 None
             }
@@ -184,7 +247,7 @@ impl Steps<'_> {
     }
 
     /// Whether a statement that writes may stand here.
-    fn may_write(&self, checker: &mut Checker<'_>, paged: bool, database: usize, place: &Place) {
+    fn may_write(&self, checker: &mut Checker<'_>, (index, paged): (usize, bool), database: usize, place: &Place) {
         let database = &self.world.databases[database];
         if paged {
             checker.faults.add(place, "the statement writes here: a paged step only reads");
@@ -193,7 +256,22 @@ impl Steps<'_> {
         } else if !database.writable {
             let message = format!("the statement writes here: the database `{}` needs `access = \"read-write\"`", database.name);
             checker.faults.add(place, message);
+        } else if self.cut_at.is_some_and(|cut| index < cut) {
+            let message = "the statement writes here: it stands after the `queue` step, for before it nothing is kept that could tell what became of it";
+            checker.faults.add(place, message);
         }
+    }
+
+    /// Values of statements that are no inputs, as far as they are known at that step.
+    fn system(&self, index: usize) -> Vec<(&'static str, System)> {
+        let mark = self.has_watermark.then_some(("watermark", System::Watermark));
+        let has_job = self.cut_at.map_or(self.has_idempotency, |cut| index > cut);
+        let of_job = [("idempotency_key", System::Key), ("job", System::Job)].into_iter().filter(|_| has_job);
+        mark.into_iter().chain(of_job).collect()
+    }
+
+    pub(crate) fn index_of(&self, name: &str) -> usize {
+        self.names.steps.iter().position(|step| *step.name == *name).unwrap_or(usize::MAX)
     }
 
     fn max_affected(&self, checker: &mut Checker<'_>, index: usize, table: &Table, write: bool) -> Option<u64> {
@@ -261,6 +339,10 @@ impl Steps<'_> {
     fn target(&self, checker: &mut Checker<'_>, index: usize, goto: &Located<String>) -> Option<usize> {
         let target = self.names.steps.iter().position(|step| *step.name == *goto.value);
         match target {
+            Some(target) if self.jumps_over_cut(index, target) => {
+                let message = format!("`{}` stands after the `queue` step, which no jump may leave out", goto.value);
+                checker.faults.add(&goto.place, message);
+            }
             Some(target) if target > index => return Some(target),
             Some(_) => checker.faults.add(&goto.place, format!("`{}` is no later step: jumps go forward only", goto.value)),
             None => {
@@ -328,7 +410,14 @@ pub(crate) fn names(checker: &mut Checker<'_>, tables: &[Table]) -> Vec<super::e
             Some(first) => checker.faults.add(&place, format!("the step `{name}` stands at {} already", first.short())),
             None => drop(seen.insert(name.clone(), place)),
         }
-        names.push(super::expression::StepName { name: Arc::from(name), has_rows: table.has("sql") || table.has("sql_file") });
+        let has_rows = table.has("sql") || table.has("sql_file");
+        let is_map = table.has("map");
+        names.push(super::expression::StepName {
+            name: Arc::from(name),
+            has_rows,
+            is_map,
+            has_value: has_rows || is_map || table.has("http"),
+        });
     }
     names
 }

@@ -11,7 +11,7 @@ use spillgate_model::{Type, Value};
 use crate::fault::did_you_mean;
 use crate::keys::server::CLASSES;
 use crate::place::{Located, Place, Setting};
-use crate::plan::{Admin, Class, Flow, Limit, ServerPlan, QueuedPlan, TenantPlan};
+use crate::plan::{Admin, Class, Flow, Limit, QueuedPlan, ServerPlan, TenantPlan};
 use crate::raw::{Raw, printable};
 use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
@@ -102,6 +102,7 @@ fn tenant(
     checker.limit(&subject, "tenant.rate", &rate, show_rate(rate.value));
     checker.limit(&subject, "tenant.in_flight", &in_flight, show_count(in_flight.value));
     checker.limit(&subject, "tenant.memory", &memory, show_size(memory.value));
+    let queued = queued(checker, &subject, table, class);
     let flows = table.texts("flows");
     if flows.iter().any(|pattern| pattern.value == "*") {
         checker.notes.push(format!("{}: tenant {} may call every flow", name.place.short(), name.value));
@@ -119,13 +120,26 @@ fn tenant(
         rate: rate.into_limit(),
         in_flight: unlimited_count(in_flight),
         memory: memory.into_limit(),
-        queued: QueuedPlan::default(),
+        queued,
         flows: flows.into_iter().map(|pattern| pattern.value).collect(),
         origin: name.place.origin(),
     }
 }
 
-fn unlimited_count(setting: Setting<i64>) -> Limit<u64> {
+/// Each limit for itself: the tenant's own, its class's, the default.
+fn queued(checker: &mut Checker<'_>, subject: &str, table: &Table, class: Option<&Table>) -> QueuedPlan {
+    let unwritten = table.unwritten("queued");
+    let written: Vec<&Table> = [Some(table), class].into_iter().flatten().filter_map(|table| table.table("queued")).collect();
+    let size = |name| written.iter().find_map(|table| table.written_size(name)).unwrap_or_else(|| unwritten.size(name));
+    let items = written.iter().find_map(|table| table.written_integer("items")).unwrap_or_else(|| unwritten.integer("items"));
+    let (bytes, disk) = (size("bytes"), size("disk"));
+    checker.limit(subject, "tenant.queued.items", &items, show_count(items.value));
+    checker.limit(subject, "tenant.queued.bytes", &bytes, show_size(bytes.value));
+    checker.limit(subject, "tenant.queued.disk", &disk, show_size(disk.value));
+    QueuedPlan { items: unlimited_count(items), bytes: bytes.into_limit(), disk: disk.into_limit() }
+}
+
+pub(crate) fn unlimited_count(setting: Setting<i64>) -> Limit<u64> {
     let value = if setting.value == i64::MAX { u64::MAX } else { setting.value.unsigned_abs() };
     Limit { value, origin: setting.origin() }
 }
@@ -134,7 +148,7 @@ pub(crate) fn show_count(value: i64) -> String {
     if value == i64::MAX { "unlimited".into() } else { value.to_string() }
 }
 
-fn show_size(value: u64) -> String {
+pub(crate) fn show_size(value: u64) -> String {
     if value == u64::MAX { "unlimited".into() } else { ByteSize(value).to_string() }
 }
 

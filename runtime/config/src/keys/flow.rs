@@ -2,7 +2,8 @@
 
 use spillgate_model::limits::{MAX_BYTES, MAX_ROWS};
 
-use super::{Kind, Section, Stage, key};
+use super::durable::{IDEMPOTENCY, SCHEDULE, UNIQUE};
+use super::{Kind, Section, key};
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -19,7 +20,11 @@ pub(crate) static ROOT: Section = Section {
     keys: &[
         key("name", Kind::Text, "Unique; also the name of the MCP tool.").required(),
         key("about", Kind::Text, "What it gives, in a sentence: people and language models choose by it.").default("\"\""),
-        key("http", Kind::Text, "Method and path below `/api`, such as `GET /trucks/{id}/position`. Flows that read use GET, flows that write POST, PUT, PATCH or DELETE.").required(),
+        key(
+            "http",
+            Kind::Text,
+            "Method and path below `/api`, such as `GET /trucks/{id}/position`. Flows that read use GET or POST, flows that write or queue POST, PUT, PATCH or DELETE. Without it a flow runs by its schedule, or takes what others emit.",
+        ),
         key("effect", Kind::Word(&["read", "write"]), "`write` allows statements that change rows.").default("\"read\""),
         key("deadline", Kind::Time { min: 1, max: HOUR }, "When a call must be over. A caller may shorten it.").default("\"5s\""),
         key("cache", Kind::Table(&CACHE), "Replies that are kept, by flow version, tenant and input."),
@@ -27,9 +32,9 @@ pub(crate) static ROOT: Section = Section {
         key("input", Kind::Named(&INPUT), "What a caller sends."),
         key("step", Kind::Tables(&STEP), "What is done, in order.").required(),
         key("test", Kind::Tables(&TEST), "Calls with the reply they must have."),
-        key("idempotency", Kind::Anything, "Keys under which a call executes once.").later(Stage::Queue),
-        key("unique", Kind::Anything, "Business keys that may be used once.").later(Stage::Queue),
-        key("schedule", Kind::Anything, "When the flow runs by itself.").later(Stage::Queue),
+        key("idempotency", Kind::Table(&IDEMPOTENCY), "Keys under which a call executes once."),
+        key("unique", Kind::Table(&UNIQUE), "Business keys that may be used once."),
+        key("schedule", Kind::Table(&SCHEDULE), "When the flow runs by itself."),
     ],
 };
 
@@ -86,7 +91,7 @@ static INPUT: Section = Section {
 
 static STEP: Section = Section {
     title: "[[step]]",
-    about: "One of `sql`, `sql_file`, `map`, `http`, or `route` alone.",
+    about: "One of `sql`, `sql_file`, `map`, `http`, `queue`, `emit`, or `route` alone.",
     keys: &[
         key(
             "name",
@@ -115,11 +120,27 @@ static STEP: Section = Section {
         key("retry", Kind::Table(&RETRY), "Tries again what may pass: never a refusal, never a write that may have happened."),
         key("on_empty", Kind::Table(&ON_EMPTY), "What a statement without rows replies."),
         key("on_error", Kind::Table(&ON_ERROR), "What stands in for a failed step."),
-        key("queue", Kind::Anything, "Cuts the flow: what follows is done from disk.").later(Stage::Queue),
-        key("expires", Kind::Anything, "When queued work is given up.").later(Stage::Queue),
-        key("order_by", Kind::Anything, "Completion in order per value.").later(Stage::Queue),
-        key("emit", Kind::Anything, "Hands items to another flow.").later(Stage::Queue),
-        key("each", Kind::Anything, "What `emit` hands on, one by one.").later(Stage::Queue),
+        key(
+            "queue",
+            Kind::Text,
+            "Cuts the flow: the caller gets a job, what follows is done from this queue. At most once, always reached.",
+        ),
+        key(
+            "expires",
+            Kind::Time { min: SECOND, max: 366 * DAY },
+            "With `queue`: when the item is given up. Rules what follows in place of `deadline`; else the queue's.",
+        ),
+        key("order_by", Kind::Expression, "With `queue`: items of a tenant with the same value complete in order."),
+        key(
+            "emit",
+            Kind::Text,
+            "Hands items to another flow, which starts with a `queue` step. They are there if and only if this item ended.",
+        ),
+        key(
+            "each",
+            Kind::Expression,
+            "With `emit`: a list of maps, each the input of one item. Without it the value of the `map` before is the input of one.",
+        ),
     ],
 };
 

@@ -3,6 +3,7 @@
 //! Decoding, faults for unknown and later keys, the JSON schemas and the reference document all come from these tables
 //! and from nothing else. Defaults are written as the files write them and read by the same decoder.
 
+pub(crate) mod durable;
 pub(crate) mod flow;
 pub(crate) mod server;
 
@@ -45,7 +46,6 @@ pub(crate) enum Presence {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Now,
-    Queue,
     Isolation,
     Edge,
 }
@@ -55,7 +55,6 @@ impl Stage {
     pub(crate) fn comes_with(self) -> &'static str {
         match self {
             Stage::Now => "this version",
-            Stage::Queue => "the durable queue",
             Stage::Isolation => "isolation between tenants",
             Stage::Edge => "the hardened edge",
         }

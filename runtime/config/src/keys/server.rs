@@ -1,5 +1,6 @@
 //! The server file.
 
+use super::durable::{QUEUE, QUEUED};
 use super::{Key, Kind, Section, Stage, key};
 
 const KIB: u64 = 1 << 10;
@@ -32,11 +33,9 @@ pub(crate) static ROOT: Section = Section {
         key("database", Kind::Named(&DATABASE), "Where statements run."),
         key("class", Kind::Named(&CLASS), "Limits of the tenants of a class that do not set their own."),
         key("tenant", Kind::Named(&TENANT), "Who may call flows."),
-        key("queue", Kind::Named(&LATER), "A durable queue.").later(Stage::Queue),
+        key("queue", Kind::Named(&QUEUE), "Durable queues: work that waits on disk."),
     ],
 };
-
-static LATER: Section = Section { title: "[queue.NAME]", about: "", keys: &[] };
 
 static SERVER: Section = Section {
     title: "[server]",
@@ -62,9 +61,14 @@ static ADMIN: Section = Section {
 
 static STORE: Section = Section {
     title: "[store]",
-    about: "Checked now, used by the durable queue.",
+    about: "What durable work may hold of the volume.",
     keys: &[
-        key("disk_limit", Kind::Size { min: 16 * MIB, max: TIB }, "Most that is kept on disk, hard.").default("\"2GiB\""),
+        key(
+            "disk_limit",
+            Kind::Size { min: 4 * MIB, max: TIB },
+            "Most that is kept on disk, hard: queues and operators' settings together.",
+        )
+        .default("\"2GiB\""),
         key("disk_reserve", Kind::Size { min: 0, max: TIB }, "Free space on the volume below which new durable work is refused.")
             .default("\"256MiB\""),
     ],
@@ -104,7 +108,7 @@ static POOL: Section = Section {
     ],
 };
 
-/// Keys of later stages that stand in classes and tenants alike.
+/// Keys that stand in classes and tenants alike.
 const fn weight() -> Key {
     key("weight", Kind::Anything, "Share among the tenants of a class.").later(Stage::Isolation)
 }
@@ -112,7 +116,7 @@ const fn seats() -> Key {
     key("seats", Kind::Anything, "Connections of a database that are reserved and that may be held.").later(Stage::Isolation)
 }
 const fn queued() -> Key {
-    key("queued", Kind::Anything, "Most that may wait in queues.").later(Stage::Queue)
+    key("queued", Kind::Table(&QUEUED), "Most that may wait in queues, and what it may hold of the disk.")
 }
 const fn repeat_budget() -> Key {
     key("repeat_budget", Kind::Anything, "Repeats of failing calls.").later(Stage::Isolation)

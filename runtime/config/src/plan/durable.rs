@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spillgate_expression::Expression;
 
-use super::{Limit, Origin, SqlStep, SqlText};
+use super::{Cron, Limit, Origin, SqlStep, SqlText};
 
 /// `[queue.NAME]`.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub struct QueueCut {
     pub expires: Duration,
     /// Items of a tenant with the same value complete in order.
     pub order_by: Option<Expression>,
+    /// Indexes of the steps before it that are read after it: what an item holds beside its input.
+    pub carries: Vec<usize>,
 }
 
 /// `emit = "FLOW"`.
@@ -154,19 +156,6 @@ pub enum When {
     Every(Duration),
     /// `cron`: minute, hour, day of month, month, day of week.
     Cron(Cron),
-}
-
-/// A proven cron expression.
-#[derive(Clone, Debug)]
-pub struct Cron {
-    pub(crate) written: Box<str>,
-}
-
-impl Cron {
-    /// As written.
-    pub fn written(&self) -> &str {
-        &self.written
-    }
 }
 
 /// A value of a statement that is no input.
