@@ -1,7 +1,8 @@
 //! What is written into extents, as the core means it. The bytes are the format's business.
 //!
-//! A lane has two streams of extents. *Items* holds item records in sequence order and nothing else. *Journal* holds what became of
-//! them. In the journal the newest record about a thing replaces every older one about the same thing, so the live part of a journal
+//! A lane has three streams of extents. *Items* holds item records in sequence order and nothing else. *Journal* holds what became of
+//! them. *Kept* holds copies of single items (set aside, dead letters) that were moved out of the items stream to free its extents; the
+//! copy with the highest serial counts. In the journal the newest record about a thing replaces every older one about the same thing, so the live part of a journal
 //! is at most one record per job, per note and per purge, and one meta record.
 
 use bytes::Bytes;
@@ -10,13 +11,15 @@ use crate::item::{Hash, Key, Unique};
 use crate::job::{JobId, JobState};
 use crate::status::LaneName;
 
-/// Which of a lane's two streams an extent belongs to.
+/// Which of a lane's streams an extent belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Item records.
     Items,
-    /// Everything else.
+    /// What became of items: [`JournalRecord`].
     Journal,
+    /// Item records again, in any order.
+    Kept,
 }
 
 /// The first sector of an extent.
@@ -32,7 +35,7 @@ pub struct ExtentHeader {
     pub stream: Stream,
     /// Of this use of the extent: larger than every one given out before, in the whole store. Seeds the checksums inside.
     pub serial: u64,
-    /// Items: the sequence of the first record that begins in it. Journal: its number in the lane's journal, from 1 without a gap.
+    /// Items: the sequence of the first record that begins in it. Journal and kept: its number in the stream, from 1 without a gap.
     pub first: u64,
     /// Floors in force when it was allocated.
     pub meta: Meta,
@@ -40,17 +43,21 @@ pub struct ExtentHeader {
     pub name: LaneName,
 }
 
-/// The state of a lane as a whole. The newest one counts; each journal extent begins with one.
+/// The state of a lane as a whole, in each header and as a record of its own. The newest one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Item extents with a smaller serial are free, whatever their headers say.
     pub items_floor: u64,
     /// Journal extents with a smaller serial are free.
     pub journal_floor: u64,
+    /// Kept extents with a smaller serial are free.
+    pub kept_floor: u64,
     /// The next item's sequence is at least this.
     pub next_sequence: u64,
     /// Store time, milliseconds.
     pub time: u64,
+    /// The wall clock then, milliseconds since 1970: tells at a start how long the process was away.
+    pub wall: u64,
 }
 
 /// Where an emitted or replayed item comes from: it counts only if the newest record of that job names the same emission, or nothing
@@ -93,8 +100,6 @@ pub enum JournalRecord {
     Meta(Meta),
     /// A job.
     Job(JobRecord),
-    /// An item moved out of the items stream, to free its extent.
-    Moved(ItemRecord),
     /// Every job in these ranges (first and last sequence, ascending, apart) that has no record of its own was purged.
     Purged {
         /// Kept until.
@@ -153,7 +158,7 @@ pub struct JobRecord {
     pub outcome: Option<Bytes>,
 }
 
-/// What the footer of a sealed items extent says of one record that begins in it.
+/// What the footer of a sealed items or kept extent says of one record that begins in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FooterItem {
     /// Where its first frame begins in the extent.
