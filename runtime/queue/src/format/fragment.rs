@@ -21,14 +21,13 @@ pub enum Kind {
     Item,
     Meta,
     Job,
-    Moved,
     Purged,
     Note,
 }
 
 impl Kind {
     /// Every kind, in the order of their codes, which begin at 1.
-    pub const ALL: [Kind; 6] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Moved, Kind::Purged, Kind::Note];
+    pub const ALL: [Kind; 5] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Purged, Kind::Note];
 
     fn code(self) -> u8 {
         self as u8 + 1

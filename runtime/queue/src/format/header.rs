@@ -1,8 +1,9 @@
 //! The first sector of an extent: whose it is.
 //!
 //! ```text
-//! magic 8 | version u8 | stream u8 | 0 u16 | position u32 | store | lane | serial | first | items floor | journal floor
-//! | next sequence | time, u64 each | queue: length u8, bytes | tenant: length u8, bytes | zeros | checksum u32
+//! magic 8 | version u8 | stream u8 | 0 u16 | position u32 | store | lane | serial | first, u64 each | meta
+//! | queue: length u8, bytes | tenant: length u8, bytes | zeros | checksum u32
+//! meta: floor of items, of journal, of kept | next sequence | time | wall, u64 each
 //! ```
 
 use std::sync::Arc;
@@ -22,15 +23,14 @@ pub fn encode_header(header: &ExtentHeader) -> [u8; HEADER_BYTES] {
     let stream = match header.stream {
         Stream::Items => 0,
         Stream::Journal => 1,
+        Stream::Kept => 2,
     };
     out.extend_from_slice(&[VERSION, stream, 0, 0]);
     out.extend_from_slice(&header.position.to_le_bytes());
-    let meta = &header.meta;
-    let numbers =
-        [header.store, header.lane, header.serial, header.first, meta.items_floor, meta.journal_floor, meta.next_sequence, meta.time];
-    for number in numbers {
+    for number in [header.store, header.lane, header.serial, header.first] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+    put_meta(&mut out, &header.meta);
     for name in [&header.name.queue, &header.name.tenant] {
         debug_assert!(name.len() <= MOST_NAME_BYTES, "names are checked when room is asked for");
         let name = &name.as_bytes()[..name.len().min(MOST_NAME_BYTES)];
@@ -65,14 +65,33 @@ pub fn decode_header(bytes: &[u8]) -> Result<ExtentHeader, Fault> {
     let stream = match input.u8()? {
         0 => Stream::Items,
         1 => Stream::Journal,
+        2 => Stream::Kept,
         _ => return Err(Fault::Invalid("stream")),
     };
     input.u16()?;
     let position = input.u32()?;
     let (store, lane, serial, first) = (input.u64()?, input.u64()?, input.u64()?, input.u64()?);
-    let meta = Meta { items_floor: input.u64()?, journal_floor: input.u64()?, next_sequence: input.u64()?, time: input.u64()? };
+    let meta = meta(&mut input)?;
     let name = LaneName { queue: name(&mut input)?, tenant: name(&mut input)? };
     Ok(ExtentHeader { store, position, lane, stream, serial, first, meta, name })
+}
+
+/// Six numbers.
+pub(super) fn put_meta(out: &mut Vec<u8>, meta: &Meta) {
+    for number in [meta.items_floor, meta.journal_floor, meta.kept_floor, meta.next_sequence, meta.time, meta.wall] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+pub(super) fn meta(input: &mut Input<'_>) -> Result<Meta, Fault> {
+    Ok(Meta {
+        items_floor: input.u64()?,
+        journal_floor: input.u64()?,
+        kept_floor: input.u64()?,
+        next_sequence: input.u64()?,
+        time: input.u64()?,
+        wall: input.u64()?,
+    })
 }
 
 fn name(input: &mut Input<'_>) -> Result<Arc<str>, Fault> {

@@ -1,4 +1,4 @@
-//! An item's record: a head, and its content as the body. What was moved out of the items stream looks the same.
+//! An item's record: a head, and its content as the body. Copies in the kept stream look the same.
 //!
 //! ```text
 //! flags u8 | sequence u64 | appended u64 | content bytes u32 | expires u64? | order u64? | ties

@@ -1,7 +1,7 @@
-//! Records of a journal: a head, and for some a body (an outcome, a note, the content of a moved item).
+//! Records of a journal: a head, and for some a body (an outcome, a note, many ranges).
 //!
 //! ```text
-//! meta    items floor | journal floor | next sequence | time, u64 each
+//! meta    as in headers
 //! job     state u8 | flags u8 | sequence u64 | at u64 | attempts, until - at, emission: varints
 //!         | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
 //! purged  until u64 | ranges: first, last as varints, each counted from the number before | (as many as there are)
@@ -12,10 +12,10 @@ use bytes::Bytes;
 
 use crate::format::bytes::{Input, put_varint};
 use crate::format::fragment::Kind;
-use crate::format::item::{decode_item, put_head};
+use crate::format::header::{meta, put_meta};
 use crate::format::{Fault, MOST_KEYS};
 use crate::job::JobState;
-use crate::record::{JobRecord, JournalRecord, KeptKey, Meta};
+use crate::record::{JobRecord, JournalRecord, KeptKey};
 
 const VOID: u8 = 1;
 const INTERRUPTED: u8 = 2;
@@ -29,24 +29,18 @@ const VARINT_BYTES: usize = 10;
 /// The longest head of a job's record: both keys and a business key.
 pub const MOST_JOB_HEAD_BYTES: usize = 18 + 3 * VARINT_BYTES + 16 + VARINT_BYTES + MOST_KEYS * (32 + VARINT_BYTES) + VARINT_BYTES;
 /// A meta record.
-pub const META_HEAD_BYTES: usize = 32;
+pub const META_HEAD_BYTES: usize = 48;
 
 /// Puts a record's head at the end of `out` and answers with its kind and body.
 pub(super) fn put(out: &mut Vec<u8>, record: &JournalRecord) -> (Kind, Bytes) {
     match record {
         JournalRecord::Meta(meta) => {
-            for number in [meta.items_floor, meta.journal_floor, meta.next_sequence, meta.time] {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
+            put_meta(out, meta);
             (Kind::Meta, Bytes::new())
         }
         JournalRecord::Job(job) => {
             put_job(out, job);
             (Kind::Job, job.outcome.clone().unwrap_or_default())
-        }
-        JournalRecord::Moved(item) => {
-            put_head(out, item);
-            (Kind::Moved, item.content.clone())
         }
         JournalRecord::Purged { until, ranges } => {
             out.extend_from_slice(&until.to_le_bytes());
@@ -104,9 +98,8 @@ pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault
     let mut input = Input::new(record);
     match kind {
         Kind::Item => Err(Fault::Invalid("kind of record")),
-        Kind::Moved => decode_item(record).map(JournalRecord::Moved),
         Kind::Meta => {
-            let meta = Meta { items_floor: input.u64()?, journal_floor: input.u64()?, next_sequence: input.u64()?, time: input.u64()? };
+            let meta = meta(&mut input)?;
             if input.rest().is_empty() { Ok(JournalRecord::Meta(meta)) } else { Err(Fault::Invalid("length")) }
         }
         Kind::Job => {
