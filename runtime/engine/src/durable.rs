@@ -9,6 +9,8 @@
 //! It refuses: deciding what a key means, and what became of an interrupted write (`once` does).
 
 mod claim;
+mod codec;
+mod content;
 mod state;
 
 use bytes::Bytes;

@@ -34,9 +34,7 @@ impl Durability {
         match self.opened.get() {
             Some(Ok(store)) => Ok(store),
             None => Err(Refusal::new(Code::Recovering, "The store of durable work is being opened.")),
-            Some(Err(detail)) => {
-                Err(Refusal::new(Code::StoreFailed, "The store of durable work cannot be used.").internal(detail.clone()))
-            }
+            Some(Err(detail)) => Err(Refusal::new(Code::StoreFailed, "The store of durable work cannot be used.").internal(detail.clone())),
         }
     }
 }

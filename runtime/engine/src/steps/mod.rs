@@ -1,7 +1,7 @@
 //! Runs the steps of a flow, in order, forward only.
 //!
 //! Invariants
-//! 1. A flow's value is that of the last step that ran; `route` steps have none.
+//! 1. A flow's value is that of the last step that ran; `route`, `queue` and `emit` steps have none.
 //! 2. Results are turned into trees only where an expression reads them.
 //! 3. Write steps that follow one another on a database run in one transaction, committed when the flow moves to another
 //!    database or ends, before its reply. Reads on that database meanwhile run in it. Where a flow writes to
@@ -11,16 +11,16 @@ mod expressions;
 mod http;
 mod json;
 mod prepare;
+mod progress;
 mod retry;
 mod sql;
 mod write;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use spillgate_admission::Reservation;
 use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step, System};
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Rows, Value, limits};
+use spillgate_model::{Code, Datum, Refusal, Value, limits};
 use tokio::time::Instant;
 
 use crate::durable::Claim;
@@ -31,6 +31,8 @@ use crate::verdict::{Failed, Fallible};
 use crate::{Call, Outcome};
 pub(crate) use http::Client as HttpClient;
 pub(crate) use prepare::{Lookup, PreparedFlow, PreparedRecord, PreparedSql, PreparedStep, PreparedVerify};
+use progress::{Done, has_value};
+pub(crate) use progress::{Carried, Progress};
 pub(crate) use sql::{lookup, once as read_once};
 pub(crate) use write::{Left, Writing, begin};
 
@@ -42,15 +44,21 @@ pub(crate) struct Context<'a> {
     pub(crate) deadline: Instant,
     /// Of a run that has an item in the store.
     pub(crate) claim: Option<&'a Claim>,
+    /// Of a run that begins behind the flow's cut: what was carried over it.
+    pub(crate) resumed: Option<&'a [Carried]>,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(inner: &'a Inner, call: &'a Call, notes: &'a Notes) -> Self {
-        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline), claim: None }
+        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline), claim: None, resumed: None }
     }
     /// The run works on this item.
     pub(crate) fn claimed(self, claim: Option<&'a Claim>) -> Self {
         Context { claim, ..self }
+    }
+    /// The run begins behind the flow's cut.
+    pub(crate) fn resumed(self, carried: &'a [Carried]) -> Self {
+        Context { resumed: Some(carried), ..self }
     }
     pub(crate) fn flow(&self) -> &'a Arc<Flow> {
         &self.call.live.plan.flows[self.call.flow]
@@ -82,85 +90,50 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a step left behind.
-#[derive(Default)]
-struct Done {
-    ran: bool,
-    rows: Option<Arc<Rows>>,
-    next: Option<String>,
-    affected: Option<u64>,
-    value: Option<Datum>,
-    error: Option<Code>,
-    /// `rows` as a tree, made when an expression first reads it, and the memory that it takes.
-    tree: OnceLock<(Datum, Reservation)>,
-    /// The memory that `value` takes beyond what its step may read.
-    _grown: Option<Reservation>,
-}
-
-impl Done {
-    fn of_rows(rows: Rows) -> Self {
-        Done { rows: Some(Arc::new(rows)), ..Done::default() }
-    }
-    fn of_value(value: Datum) -> Self {
-        Done { value: Some(value), ..Done::default() }
-    }
-    /// Made before by [`Context::grow`]; empty where there are no rows.
-    fn rows_tree(&self) -> Datum {
-        self.tree.get().map_or_else(|| Datum::List(Arc::from([])), |(tree, _)| tree.clone())
-    }
-    /// `steps.NAME.value`: of a read its rows, of a write how many rows it changed.
-    fn value_tree(&self) -> Datum {
-        match (&self.value, self.affected) {
-            (Some(value), _) => value.clone(),
-            (None, Some(affected)) => {
-                let affected = i64::try_from(affected).unwrap_or(i64::MAX);
-                Datum::Map(Arc::new([(Arc::from("affected"), Datum::Integer(affected))].into()))
-            }
-            (None, None) => self.rows_tree(),
-        }
-    }
-    /// The code of what went wrong.
-    fn error_tree(&self) -> Datum {
-        self.error.map_or(Datum::Null, |code| Datum::Text(Arc::from(code.name())))
-    }
-}
-
-/// Runs all steps and commits what was written.
+/// Runs all steps, those behind the cut where the context was resumed, and commits what was written.
 pub(crate) async fn run(context: &Context<'_>, writing: &mut Writing) -> Fallible<Outcome> {
     let flow = context.flow();
-    let mut done: Vec<Done> = flow.steps.iter().map(|_| Done::default()).collect();
-    let (mut last, mut index) = (None, 0);
-    while let Some(step) = flow.steps.get(index) {
+    let mut progress = match (context.resumed, &flow.queue) {
+        (Some(carried), Some(cut)) => Progress::behind_cut(flow, cut.step, carried),
+        _ => Progress::new(flow),
+    };
+    advance(context, writing, &mut progress, flow.steps.len()).await?;
+    writing.commit_for(progress.outcome()).await
+}
+
+/// Runs the steps before the flow's cut.
+pub(crate) async fn run_to_cut(context: &Context<'_>, cut: usize) -> Fallible<Progress> {
+    let mut progress = Progress::new(context.flow());
+    advance(context, &mut Writing::default(), &mut progress, cut).await?;
+    Ok(progress)
+}
+
+/// Runs steps until the one at `until` is next.
+async fn advance(context: &Context<'_>, writing: &mut Writing, progress: &mut Progress, until: usize) -> Fallible<()> {
+    let flow = context.flow();
+    while progress.index < until {
+        let (index, step) = (progress.index, &flow.steps[progress.index]);
         if let Some(when) = &step.when
-            && !context.holds(when, step, &done).await?
+            && !context.holds(when, step, &progress.done).await?
         {
-            index += 1;
+            progress.index += 1;
             continue;
         }
-        match one_step(context, writing, index, &done).await {
-            Ok(result) => done[index] = result,
-            Err(failed) => done[index] = instead(step, *failed, writing).await?,
+        match one_step(context, writing, index, progress).await {
+            Ok(result) => progress.done[index] = result,
+            Err(failed) => progress.done[index] = instead(step, *failed, writing).await?,
         }
-        done[index].ran = true;
-        if !matches!(step.action, Action::Route) {
-            last = Some(index);
+        progress.done[index].ran = true;
+        if has_value(step) {
+            progress.last = Some(index);
         }
-        index = context.next_step(step, index, &done).await?;
+        progress.index = context.next_step(step, index, &progress.done).await?;
     }
-    let outcome = last.map_or(Outcome::Value { value: Datum::Null, stale: None }, |last| outcome_of(done.swap_remove(last)));
-    writing.commit_for(outcome).await
+    Ok(())
 }
 
-fn outcome_of(done: Done) -> Outcome {
-    match (done.value, done.rows) {
-        (Some(value), _) => Outcome::Value { value, stale: None },
-        (None, Some(rows)) => Outcome::Rows { rows, next: done.next, affected: done.affected, stale: None },
-        (None, None) => Outcome::Value { value: Datum::Null, stale: None },
-    }
-}
-
-async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, done: &[Done]) -> Fallible<Done> {
-    let step = &context.flow().steps[index];
+async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, progress: &Progress) -> Fallible<Done> {
+    let (step, done) = (&context.flow().steps[index], progress.done.as_slice());
     match (&step.action, &context.prepared().steps[index]) {
         (Action::Sql(sql), PreparedStep::Sql(prepared)) => sql_step(context, writing, step, sql, prepared).await,
         (Action::Http(plan), PreparedStep::Http(prepared)) => {

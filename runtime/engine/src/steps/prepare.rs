@@ -7,6 +7,7 @@ use spillgate_config::plan::{Action, Flow, RecordPlan, SqlStep};
 use spillgate_connector::{DeclaredColumn, ReadLimits};
 
 use super::http::PreparedHttp;
+use super::progress::Needed;
 use crate::statements::Prepared;
 
 /// A flow ready to run.
@@ -20,6 +21,8 @@ pub(crate) struct PreparedFlow {
     pub(crate) record: Option<PreparedRecord>,
     /// `idempotency.verify`.
     pub(crate) verify: Option<PreparedVerify>,
+    /// What is carried over the flow's cut.
+    pub(crate) needed: Needed,
 }
 
 /// The statements of a flow's record.
@@ -78,7 +81,7 @@ impl PreparedFlow {
         let once = flow.idempotency.as_ref();
         let record = once.and_then(|once| once.record.as_ref()).map(|wanted| record(flow, wanted, plan));
         let verify = once.and_then(|once| once.verify.as_ref()).map(|sql| verify(flow, sql, plan));
-        Ok(PreparedFlow { lookup: lookup(flow, &steps), steps, record, verify })
+        Ok(PreparedFlow { lookup: lookup(flow, &steps), needed: Needed::of(flow), steps, record, verify })
     }
 }
 
