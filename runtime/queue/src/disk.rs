@@ -1,7 +1,13 @@
 //! What the store asks of a disk. The real one and the simulated one stand behind it.
 
+mod real;
+#[doc(hidden)]
+pub mod simulated;
+
 use std::io;
 use std::sync::Arc;
+
+pub use real::{FolderError, RealDisk};
 
 /// A folder on a volume.
 pub trait Disk: Send + Sync + 'static {
