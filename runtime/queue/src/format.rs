@@ -20,6 +20,16 @@
 //!    durable, so a gap with a later batch behind it is damage, and a gap inside the last batch is a torn write.
 //! 4. A fragment, its entry in the footer and the trailer always fit together: what was appended can be sealed.
 //!
+//! Writing: [`Tail::new`] of a new header, or [`Tail::resume`] of a scan. Once per write [`Tail::begin_batch`], which answers where the bytes
+//! go; then [`Tail::append`] for each [`Draft`], which answers how much of it is in: where it answers `None` or less than all, [`Tail::seal`]
+//! and go on in the next extent of the stream with the same draft. All of it goes into one buffer that is written in one piece.
+//!
+//! Reading: [`decode_header`]; [`footer_bytes`] and [`decode_footer`] of a sealed extent; [`scan`] of an open or damaged one, [`Join`] for
+//! records over several extents, then [`decode_item`] or [`decode_journal`]. One record alone: [`Fragment::decode`] at its offset;
+//! [`decode_item_head`] and [`decode_job`] read what stands in its first fragment.
+//!
+//! After a crash any part of the last batch may be there and is used: what must become true together is one record.
+//!
 //! Limits: names of 128 bytes, two keys an item, records of [`MOST_RECORD_BYTES`].
 //!
 //! It refuses: unknown versions and kinds (`Fault::Version`, `Fault::Invalid`), never guessing what they mean.

@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod disk;
 pub mod format;
+pub mod inspect;
 mod item;
 mod job;
 mod limits;
