@@ -47,28 +47,40 @@ pub(crate) fn compare(arms: &Arms, case: &Case, pace: &Pace) -> Result<Vec<Compa
     pace.callers
         .iter()
         .map(|callers| {
-            let load = Load { requests: requests.clone(), callers: *callers, warm_up: pace.warm_up, window: pace.window };
-            compare_at(arms, case, &load, pace.rounds)
+            let load = Load {
+                requests: requests.clone(),
+                expects: 200,
+                callers: *callers,
+                pause: Duration::ZERO,
+                warm_up: pace.warm_up,
+                window: pace.window,
+            };
+            compare_at(arms, &case.name, &load, pace.rounds)
         })
         .collect()
 }
 
-fn compare_at(arms: &Arms, case: &Case, load: &Load, rounds: usize) -> Result<Comparison> {
-    arms.floor.reset_peak()?;
-    arms.product.reset_peak()?;
-    let mut floor = Vec::with_capacity(rounds);
-    let mut product = Vec::with_capacity(rounds);
+fn compare_at(arms: &Arms, case: &str, load: &Load, rounds: usize) -> Result<Comparison> {
+    let (floor, product) = (&arms.floor, &arms.product);
+    floor.reset_peak()?;
+    product.reset_peak()?;
+    let (mut floor_rounds, mut product_rounds) = (Vec::with_capacity(rounds), Vec::with_capacity(rounds));
     for _ in 0..rounds {
-        floor.push(load::run(&arms.floor, load)?);
-        product.push(load::run(&arms.product, load)?);
+        floor_rounds.push(load::run(floor, load)?);
+        product_rounds.push(load::run(product, load)?);
     }
-    let ratio = |figure: fn(&Round) -> f64| median(product.iter().zip(&floor).map(|(mine, theirs)| figure(mine) / figure(theirs)));
+    summary(case, load.callers, (floor, &floor_rounds), (product, &product_rounds))
+}
+
+/// What the rounds of floor and product come to.
+pub(crate) fn summary(case: &str, callers: usize, floor: (&Server, &[Round]), product: (&Server, &[Round])) -> Result<Comparison> {
+    let ratio = |figure: fn(&Round) -> f64| median(product.1.iter().zip(floor.1).map(|(mine, theirs)| figure(mine) / figure(theirs)));
     Ok(Comparison {
-        case: case.name.clone(),
-        callers: load.callers,
+        case: case.to_owned(),
+        callers,
         ratios: Ratios { per_second: ratio(Round::per_second), p50: ratio(p50), p99: ratio(p99), cpu: ratio(Round::cpu_micros) },
-        floor: side(&arms.floor, &floor)?,
-        product: side(&arms.product, &product)?,
+        floor: side(floor.0, floor.1)?,
+        product: side(product.0, product.1)?,
     })
 }
 
@@ -86,11 +98,13 @@ fn side(server: &Server, rounds: &[Round]) -> Result<Side> {
     })
 }
 
-fn p50(round: &Round) -> f64 {
+/// Milliseconds.
+pub(crate) fn p50(round: &Round) -> f64 {
     round.latencies.quantile(500) as f64 / 1e6
 }
 
-fn p99(round: &Round) -> f64 {
+/// Milliseconds.
+pub(crate) fn p99(round: &Round) -> f64 {
     round.latencies.quantile(990) as f64 / 1e6
 }
 

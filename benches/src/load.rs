@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Only calls that end within the window are counted, and latencies are those of exactly these calls.
-//! 2. A reply other than 200 is never a completed call.
+//! 2. A reply of another status than the expected one is never a completed call.
 //! 3. CPU times are read at the edges of the window, by another thread than the one that makes the load.
 
 use std::net::SocketAddr;
@@ -20,8 +20,12 @@ use crate::process::{Server, own_cpu};
 pub(crate) struct Load {
     /// Each caller goes round these, from a place of its own.
     pub(crate) requests: Arc<[Vec<u8>]>,
+    /// The only status that counts as completed.
+    pub(crate) expects: u16,
     /// Callers at once.
     pub(crate) callers: usize,
+    /// What each of them waits between two calls.
+    pub(crate) pause: Duration,
     /// Not counted, at the start.
     pub(crate) warm_up: Duration,
     /// The window that is counted.
@@ -113,7 +117,7 @@ fn call_all(address: SocketAddr, load: &Load, window: Window) -> Result<Tally> {
         let callers: Vec<_> = (0..load.callers)
             .map(|caller| {
                 let first = caller * load.requests.len() / load.callers;
-                tokio::spawn(call_until_end(address, load.requests.clone(), first, window))
+                tokio::spawn(call_until_end(address, load.clone(), first, window))
             })
             .collect();
         let mut sum = Tally { latencies: Histogram::new(), failed: 0 };
@@ -126,7 +130,7 @@ fn call_all(address: SocketAddr, load: &Load, window: Window) -> Result<Tally> {
     })
 }
 
-async fn call_until_end(address: SocketAddr, requests: Arc<[Vec<u8>]>, first: usize, window: Window) -> Tally {
+async fn call_until_end(address: SocketAddr, load: Load, first: usize, window: Window) -> Tally {
     let mut tally = Tally { latencies: Histogram::new(), failed: 0 };
     let mut client = None;
     let mut next = first;
@@ -135,16 +139,19 @@ async fn call_until_end(address: SocketAddr, requests: Arc<[Vec<u8>]>, first: us
         if started >= window.end {
             return tally;
         }
-        let request = &requests[next % requests.len()];
+        let request = &load.requests[next % load.requests.len()];
         next += 1;
         let answered = match call(&mut client, address, request).await {
-            Ok(status) => status == 200,
+            Ok(status) => status == load.expects,
             Err(_) => {
                 client = None;
                 false
             }
         };
         let ended = Instant::now();
+        if !load.pause.is_zero() {
+            tokio::time::sleep(load.pause).await;
+        }
         if ended < window.begin || ended >= window.end {
             continue;
         }

@@ -7,11 +7,13 @@ mod bare;
 mod client;
 mod connector;
 mod duel;
+mod figure;
 mod fleet;
 mod floor;
 mod folder;
 mod histogram;
 mod load;
+mod plain;
 mod process;
 mod product;
 mod report;
@@ -27,6 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use duel::Pace;
 use report::Report;
 use scenario::Settings;
+use scenario::queue::{Depth, Part, Sizes};
 
 #[derive(Parser)]
 #[command(about = "Measures spillgate beside hand-written floors", args_conflicts_with_subcommands = true)]
@@ -48,6 +51,9 @@ enum Internal {
         #[arg(long)]
         connections: usize,
     },
+    /// Opens a store and tells how that went (started by the bench itself).
+    #[command(hide = true)]
+    OpenStore { folder: PathBuf, disk_limit: u64, memory: Option<u64> },
 }
 
 #[derive(Args)]
@@ -89,6 +95,39 @@ enum Scenario {
     Cap,
     /// From starting the demo to its first answered call.
     Demo,
+    /// Every part of the durable queue, thoroughly.
+    Queue,
+    /// Durable appends beside a plain loop.
+    QueueAppend,
+    /// Durable appends over HTTP.
+    QueueHttp,
+    /// The same load on sled, fjall and redb.
+    QueueOthers,
+    /// Start with millions of waiting items.
+    QueueStart,
+    /// A lane with a million items is emptied.
+    QueuePurge,
+    /// Waiting items are worked off.
+    QueueDrain,
+    /// A store at its limit.
+    QueueLimit,
+    /// A direct flow beside a queue that refuses.
+    QueueBeside,
+}
+
+impl Scenario {
+    fn of(part: Part) -> Self {
+        match part {
+            Part::Append => Scenario::QueueAppend,
+            Part::Http => Scenario::QueueHttp,
+            Part::Others => Scenario::QueueOthers,
+            Part::Start => Scenario::QueueStart,
+            Part::Purge => Scenario::QueuePurge,
+            Part::Drain => Scenario::QueueDrain,
+            Part::Limit => Scenario::QueueLimit,
+            Part::Beside => Scenario::QueueBeside,
+        }
+    }
 }
 
 impl Measure {
@@ -103,7 +142,12 @@ impl Measure {
             warm_up: Duration::from_millis(warm_up_millis),
             callers: self.callers.clone(),
         };
-        Ok(Settings { product, pace, connections: self.connections, workers: cpus() })
+        let depth = match (self.quick, self.scenarios.is_empty()) {
+            (true, _) => Depth::Trial,
+            (false, true) => Depth::Brief,
+            (false, false) => Depth::Full,
+        };
+        Ok(Settings { product, pace, sizes: Sizes::of(depth), connections: self.connections, workers: cpus() })
     }
     fn run(&self) -> Result<()> {
         let settings = self.settings()?;
@@ -124,6 +168,8 @@ impl Measure {
         if wanted(Scenario::Demo) {
             report.demo = Some(scenario::demo::run(&settings)?);
         }
+        let wanted_part = |part| wanted(Scenario::Queue) || wanted(Scenario::of(part));
+        scenario::queue::run(&settings, &wanted_part, &mut report)?;
         report.print_end();
         self.json.as_deref().map_or(Ok(()), |file| report.write_json(file))
     }
@@ -140,6 +186,7 @@ fn main() -> Result<()> {
             let database = std::env::var("BENCH_DATABASE").context("BENCH_DATABASE says which database")?;
             floor::serve(kind, listen, &database, connections)
         }
+        Some(Internal::OpenStore { folder, disk_limit, memory }) => scenario::queue::open_and_tell(&folder, disk_limit, memory),
         None => arguments.measure.run(),
     }
 }

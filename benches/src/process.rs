@@ -47,23 +47,15 @@ impl Server {
     }
     /// Resident bytes now.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        self.status_bytes("VmRSS:")
+        status_bytes(&self.child.id().to_string(), "VmRSS:")
     }
     /// The most resident bytes since the start or [`Server::reset_peak`].
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
-        self.status_bytes("VmHWM:")
+        peak_bytes_of(&self.child.id().to_string())
     }
     /// Forgets the peak, so that the next one belongs to what is measured next.
     pub(crate) fn reset_peak(&self) -> Result<()> {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").context("cannot reset the peak of resident memory")
-    }
-    fn status_bytes(&self, field: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let kib: u64 = status
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse().ok())
-            .with_context(|| format!("no {field} in the status of the process"))?;
-        Ok(kib * 1024)
     }
 }
 
@@ -72,6 +64,20 @@ impl Drop for Server {
         let _gone_already = self.child.kill();
         let _status = self.child.wait();
     }
+}
+
+/// The most resident bytes of a process so far; `self` is this one.
+pub(crate) fn peak_bytes_of(process: &str) -> Result<u64> {
+    status_bytes(process, "VmHWM:")
+}
+
+fn status_bytes(process: &str, field: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let kib: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse().ok())
+        .with_context(|| format!("no {field} in the status of the process"))?;
+    Ok(kib * 1024)
 }
 
 /// CPU time of this process: the load generator's own.
@@ -102,12 +108,17 @@ fn answers(address: SocketAddr, path: &str) -> bool {
     fetch(address, path, "").is_ok_and(|(status, _)| status == 200)
 }
 
-/// One call on a connection of its own.
+/// One `GET` on a connection of its own.
 pub(crate) fn fetch(address: SocketAddr, path: &str, key: &str) -> Result<(u16, Vec<u8>)> {
+    send(address, &get(path, key))
+}
+
+/// One request on a connection of its own.
+pub(crate) fn send(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<u8>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut client = Client::connect(address).await?;
-        let (status, body) = client.call(&get(path, key)).await?;
+        let (status, body) = client.call(request).await?;
         Ok((status, body.to_vec()))
     })
 }

@@ -1,7 +1,8 @@
 //! The product as a user would set it up: server file, flow files, the release binary, everything on.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -55,10 +56,42 @@ pub(crate) fn truck_flows(columns: &'static str) -> Vec<Flow> {
     ]
 }
 
+/// Files beyond databases and flows over it.
+#[derive(Default)]
+pub(crate) struct More {
+    /// Further keys of the tenant, a line each.
+    pub(crate) tenant: String,
+    /// Further sections of the server file.
+    pub(crate) sections: String,
+    /// Further flow files: name and text.
+    pub(crate) flows: Vec<(&'static str, String)>,
+}
+
 /// Writes the files into `folder` and serves them. The access record and the log go to a file there.
 pub(crate) fn start(program: &Path, folder: &Path, workers: usize, database: &Database, flows: &[Flow]) -> Result<Server> {
-    let (listen, admin) = (free_address()?, free_address()?);
-    let config = write_files(folder, &listen.to_string(), &admin.to_string(), database, flows)?;
+    let listen = free_address()?;
+    let mut command = prepare(program, folder, workers, database, flows, &More::default(), (listen, free_address()?))?;
+    Server::start(&mut command, listen, "/healthz", &folder.join("product.log"))
+}
+
+/// Writes the files: what is left is to start the command. Addresses: of the listener and of the admin's.
+pub(crate) fn prepare(
+    program: &Path,
+    folder: &Path,
+    workers: usize,
+    database: &Database,
+    flows: &[Flow],
+    more: &More,
+    addresses: (SocketAddr, SocketAddr),
+) -> Result<Command> {
+    let flows_folder = folder.join("flows");
+    fs::create_dir_all(&flows_folder).with_context(|| format!("cannot create {}", flows_folder.display()))?;
+    let written = flows.iter().map(|flow| (flow.name, flow_file(flow))).chain(more.flows.iter().cloned());
+    for (name, text) in written {
+        fs::write(flows_folder.join(format!("{name}.toml")), text)?;
+    }
+    let config = folder.join("spillgate.toml");
+    fs::write(&config, server_file(addresses, database, more))?;
     let mut command = Command::new(program);
     command
         .args(["serve", "--config"])
@@ -66,23 +99,13 @@ pub(crate) fn start(program: &Path, folder: &Path, workers: usize, database: &Da
         .env("BENCH_KEY", KEY)
         .env("BENCH_DATABASE", &database.connection)
         .env("TOKIO_WORKER_THREADS", workers.to_string());
-    Server::start(&mut command, listen, "/healthz", &folder.join("product.log"))
-}
-
-fn write_files(folder: &Path, listen: &str, admin: &str, database: &Database, flows: &[Flow]) -> Result<PathBuf> {
-    let flows_folder = folder.join("flows");
-    fs::create_dir_all(&flows_folder).with_context(|| format!("cannot create {}", flows_folder.display()))?;
-    for flow in flows {
-        fs::write(flows_folder.join(format!("{}.toml", flow.name)), flow_file(flow))?;
-    }
-    let config = folder.join("spillgate.toml");
-    fs::write(&config, server_file(listen, admin, database))?;
-    Ok(config)
+    Ok(command)
 }
 
 /// Limits are all there and all far away: what is measured is the way through them, not a refusal.
-fn server_file(listen: &str, admin: &str, database: &Database) -> String {
-    let Database { driver, connections, more, .. } = database;
+fn server_file((listen, admin): (SocketAddr, SocketAddr), database: &Database, more: &More) -> String {
+    let Database { driver, connections, more: database_more, .. } = database;
+    let More { tenant, sections, .. } = more;
     format!(
         r#"[server]
 listen = "{listen}"
@@ -97,7 +120,7 @@ connection = "env:BENCH_DATABASE"
 access = "read-only"
 pool = {{ max = {connections}, line = 1024 }}
 statement_timeout = "60s"
-{more}
+{database_more}
 
 [tenant.bench]
 keys = ["env:BENCH_KEY"]
@@ -105,6 +128,9 @@ class = "agent"
 rate = {{ rate = "1000000/s", burst = 1000000 }}
 in_flight = 1024
 memory = "192MiB"
+{tenant}
+
+{sections}
 "#
     )
 }

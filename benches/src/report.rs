@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::figure::Figure;
+
 /// Everything of one run.
 #[derive(Serialize, Default)]
 pub(crate) struct Report {
@@ -21,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) row_caps: Vec<RowCap>,
     /// The demo's start.
     pub(crate) demo: Option<DemoStart>,
+    /// The durable queue.
+    pub(crate) figures: Vec<Figure>,
     /// What could not be measured here, and why.
     pub(crate) not_measured: Vec<String>,
 }

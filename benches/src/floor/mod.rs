@@ -1,4 +1,5 @@
-//! The floors: the same endpoints written by hand, one for each database, as small as they can honestly be.
+//! The floors: the same endpoints written by hand, one for each database and one for durable appends, as small as they can
+//! honestly be.
 //!
 //! What a floor does as the product does: the same statements with bound values, prepared once on each connection; as
 //! many connections; one statement at a time on a connection, which is checked out for it; tokio's multi-thread
@@ -19,6 +20,7 @@ use axum::serve::ListenerExt;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+mod append;
 mod exact;
 mod postgres;
 mod sqlite;
@@ -67,6 +69,10 @@ pub(crate) enum Kind {
     Postgres,
     /// axum and rusqlite, its connections on threads of their own.
     Sqlite,
+    /// axum and a plain file with group `fdatasync`.
+    Append,
+    /// axum that refuses every note with a fixed reply.
+    Refuse,
 }
 
 /// Serves a floor until the process is ended.
@@ -76,6 +82,8 @@ pub(crate) fn serve(kind: Kind, listen: SocketAddr, connection: &str, connection
         let routes = match kind {
             Kind::Postgres => postgres::routes(connection, connections).await?,
             Kind::Sqlite => sqlite::routes(connection, connections)?,
+            Kind::Append => append::routes(connection)?,
+            Kind::Refuse => append::refusing(),
         };
         let routes = routes.route("/healthz", get(|| async { "ok" }));
         let listener = TcpListener::bind(listen).await?.tap_io(|stream| {

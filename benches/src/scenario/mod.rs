@@ -4,6 +4,7 @@ pub(crate) mod cap;
 pub(crate) mod demo;
 pub(crate) mod odbc;
 pub(crate) mod postgres;
+pub(crate) mod queue;
 pub(crate) mod sqlite;
 
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) product: PathBuf,
     /// Rounds and callers.
     pub(crate) pace: Pace,
+    /// How large and how often, where the durable queue is measured.
+    pub(crate) sizes: queue::Sizes,
     /// Connections to the database, the same for both sides.
     pub(crate) connections: usize,
     /// Workers of both sides' runtimes.

@@ -4,6 +4,8 @@
 //! Derby, a Java program, and the shim serve all sides alike and take most of the CPU here; figures of different
 //! machines tell little, ratios tell what the product's way to the driver costs.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use spillgate_test_support::derby::Derby;
@@ -79,7 +81,7 @@ fn compare(server: &Server, connection: &str, duel: &Duel, settings: &Settings) 
     let (warm_up, length) = (settings.pace.warm_up, settings.pace.window * duel.windows);
     let mut readers: Vec<Reader> = (0..duel.sides).map(|_| Reader::open(connection, &duel.question)).collect::<Result<_>>()?;
     let requests = duel.paths.iter().map(|path| get(path, KEY)).collect();
-    let load = Load { requests, callers: duel.sides, warm_up, window: length };
+    let load = Load { requests, expects: 200, callers: duel.sides, pause: Duration::ZERO, warm_up, window: length };
     let mut sessions = Sessions::open(connection, duel.sides, settings.workers)?;
     let (mut bare_rows, mut connector_rows, mut product_rows) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..settings.pace.rounds {
