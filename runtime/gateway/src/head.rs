@@ -6,8 +6,12 @@ use http::request::Parts;
 use spillgate_model::{Code, Refusal, limits};
 use spillgate_telemetry::TraceContext;
 
+use crate::prefer;
+
 /// Longest run name.
 const RUN_BYTES: usize = 128;
+/// Longest idempotency key.
+const KEY_BYTES: usize = 255;
 
 /// The headers that mean something here.
 #[derive(Debug, Default)]
@@ -22,8 +26,12 @@ pub(crate) struct Head<'a> {
     pub(crate) trace: Option<TraceContext>,
     /// A `Content-Encoding` other than `identity`.
     pub(crate) encoded: bool,
-    /// An `Idempotency-Key`.
-    pub(crate) keyed: bool,
+    /// `Idempotency-Key`.
+    pub(crate) key: Option<&'a str>,
+    /// `Prefer: wait=N`.
+    pub(crate) wait: Option<Duration>,
+    /// `Spillgate-Depth`.
+    pub(crate) depth: Option<u8>,
 }
 
 impl<'a> Head<'a> {
@@ -35,13 +43,14 @@ impl<'a> Head<'a> {
             let (name, value) = (name.as_str(), value.as_bytes());
             bytes += name.len() + value.len() + 4;
             match name {
-                "authorization" if head.authorization.is_some() => return Err(twice(name)),
-                "authorization" => head.authorization = Some(value),
-                "spillgate-deadline-ms" => head.deadline = Some(milliseconds(value)?),
-                "spillgate-run" => head.run = Some(run(value)?),
+                "authorization" => once(&mut head.authorization, name, value)?,
+                "spillgate-deadline-ms" => once(&mut head.deadline, name, milliseconds(value)?)?,
+                "spillgate-run" => once(&mut head.run, name, visible(name, value, RUN_BYTES)?)?,
+                "spillgate-depth" => once(&mut head.depth, name, depth(value)?)?,
+                "idempotency-key" => once(&mut head.key, name, visible(name, value, KEY_BYTES)?)?,
+                "prefer" if head.wait.is_none() => head.wait = prefer::wait(value)?,
                 "traceparent" => head.trace = std::str::from_utf8(value).ok().and_then(TraceContext::below),
                 "content-encoding" => head.encoded = !value.eq_ignore_ascii_case(b"identity"),
-                "idempotency-key" => head.keyed = true,
                 // A body with two lengths, or in a form nobody undoes, is read differently by whoever stands in front.
                 "transfer-encoding" if !value.eq_ignore_ascii_case(b"chunked") || parts.headers.contains_key("content-length") => {
                     return Err(Refusal::new(Code::Malformed, "Send the body with Content-Length, or chunked and nothing else."));
@@ -59,8 +68,12 @@ impl<'a> Head<'a> {
     }
 }
 
-fn twice(name: &str) -> Refusal {
-    Refusal::new(Code::Malformed, format!("The header {name} came twice."))
+/// A header that came twice has no single meaning: whoever stands in front may have read the other one.
+fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::new(Code::Malformed, format!("The header {name} came twice."))),
+    }
 }
 
 fn milliseconds(value: &[u8]) -> Result<Duration, Refusal> {
@@ -71,10 +84,16 @@ fn milliseconds(value: &[u8]) -> Result<Duration, Refusal> {
         .ok_or_else(|| Refusal::new(Code::Malformed, "Spillgate-Deadline-Ms is a whole number of milliseconds."))
 }
 
-fn run(value: &[u8]) -> Result<&str, Refusal> {
-    let fits = (1..=RUN_BYTES).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+fn visible<'a>(name: &str, value: &'a [u8], most: usize) -> Result<&'a str, Refusal> {
+    let fits = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     let text = std::str::from_utf8(value).ok().filter(|_| fits);
-    text.ok_or_else(|| Refusal::new(Code::Malformed, format!("Spillgate-Run has 1 to {RUN_BYTES} visible ASCII characters.")))
+    text.ok_or_else(|| Refusal::new(Code::Malformed, format!("The header {name} has 1 to {most} visible ASCII characters.")))
+}
+
+fn depth(value: &[u8]) -> Result<u8, Refusal> {
+    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let depth = digits.and_then(|text| text.parse().ok());
+    depth.ok_or_else(|| Refusal::new(Code::Malformed, "Spillgate-Depth is a whole number from 0 to 255."))
 }
 
 #[cfg(test)]
@@ -93,8 +112,16 @@ mod tests {
     #[test]
     fn what_means_something_is_read_and_the_rest_left_alone() {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let headers =
-            [("Authorization", "Bearer k"), ("Spillgate-Deadline-Ms", "1500"), ("Spillgate-Run", "run-7"), ("traceparent", trace)];
+        let headers = [
+            ("Authorization", "Bearer k"),
+            ("Spillgate-Deadline-Ms", "1500"),
+            ("Spillgate-Run", "run-7"),
+            ("traceparent", trace),
+            ("Idempotency-Key", "order-7"),
+            ("Prefer", "respond-async"),
+            ("Prefer", "wait=5"),
+            ("Spillgate-Depth", "255"),
+        ];
         let parts = parts(&headers);
         let head = Head::read(&parts).expect("well-formed");
         assert_eq!(
@@ -102,7 +129,8 @@ mod tests {
             (Some(&b"Bearer k"[..]), Some(Duration::from_millis(1_500)), Some("run-7"))
         );
         assert_eq!(head.trace.map(|trace| trace.trace_id), Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
-        assert!(!head.encoded && !head.keyed);
+        assert_eq!((head.key, head.wait, head.depth), (Some("order-7"), Some(Duration::from_secs(5)), Some(255)));
+        assert!(!head.encoded);
     }
 
     #[test]
@@ -116,10 +144,27 @@ mod tests {
             [("spillgate-run", "")],
             [("spillgate-run", "two words")],
             [("spillgate-run", &long)],
+            [("idempotency-key", "")],
+            [("idempotency-key", "two words")],
+            [("idempotency-key", &"k".repeat(KEY_BYTES + 1))],
+            [("spillgate-depth", "256")],
+            [("spillgate-depth", "-1")],
+            [("spillgate-depth", "")],
+            [("prefer", "wait=soon")],
         ] {
             assert_eq!(code(&headers), Some(Code::Malformed), "{headers:?}");
         }
-        assert_eq!(code(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]), Some(Code::Malformed));
+        for (name, value) in [
+            ("authorization", "Bearer a"),
+            ("idempotency-key", "k"),
+            ("spillgate-run", "r"),
+            ("spillgate-deadline-ms", "5"),
+            ("spillgate-depth", "1"),
+        ] {
+            assert_eq!(code(&[(name, value)]), None, "{name}");
+            assert_eq!(code(&[(name, value), (name, value)]), Some(Code::Malformed), "{name} twice");
+        }
+        assert_eq!(code(&[("idempotency-key", &"k".repeat(KEY_BYTES))]), None);
         for coding in ["gzip, chunked", "identity"] {
             assert_eq!(code(&[("transfer-encoding", coding)]), Some(Code::Malformed), "{coding}");
         }

@@ -12,11 +12,14 @@
 mod callers;
 mod connections;
 mod head;
+mod job_reply;
+mod jobs;
 mod lingering;
 mod offline;
 pub mod openapi;
 mod pages;
 mod payload;
+mod prefer;
 mod problem;
 mod reply_body;
 mod request_id;
@@ -38,7 +41,7 @@ pub use offline::offline_reply;
 use request_id::RequestIds;
 use view::Views;
 
-/// Says why the server is degraded (`/readyz`), databases aside; empty: it is not. Called per health check, so it must be
+/// Says why the server is degraded (`/readyz`), databases and store aside; empty: it is not. Called per health check, so it must be
 /// cheap.
 pub type Readiness = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 

@@ -4,6 +4,7 @@
 //! 1. It is the same text for the same plan and tenant, in one order: paths, then methods, then inputs as declared.
 //! 2. It names nothing this tenant may not call, no identity-bound input, no statement and no database.
 
+mod durable;
 mod replies;
 mod schemas;
 
@@ -25,7 +26,10 @@ pub fn document(plan: &Plan, tenant: &TenantPlan, in_force: &TenantLimits) -> Va
         let Some(endpoint) = &flow.http else { continue };
         // One path may not stand there twice under other names: the first flow's names are used for all its methods.
         let (names, methods) = paths.entry(nameless(&endpoint.path)).or_insert_with(|| (parts(&endpoint.path), Map::new()));
-        methods.insert(endpoint.method.to_ascii_lowercase(), operation(flow, endpoint, names, in_force));
+        methods.insert(endpoint.method.to_ascii_lowercase(), operation(plan, flow, endpoint, names, in_force));
+        if flow.queue.is_some() {
+            paths.entry(nameless("/jobs/{id}")).or_insert_with(|| (vec!["id"], durable::job_path()));
+        }
     }
     let paths: Map<String, Value> = paths.into_iter().map(|(path, (names, methods))| (named(&path, &names), methods.into())).collect();
     json!({
@@ -40,7 +44,7 @@ pub fn document(plan: &Plan, tenant: &TenantPlan, in_force: &TenantLimits) -> Va
         "paths": paths,
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer", "description": "A key from the operator." } },
-            "schemas": { "Problem": schemas::problem(), "Integer": schemas::integer() },
+            "schemas": { "Problem": schemas::problem(), "Integer": schemas::integer(), "Job": durable::job() },
             "headers": replies::headers(),
         },
     })
@@ -61,7 +65,7 @@ fn named(path: &str, names: &[&str]) -> String {
     format!("/api{}", parts.collect::<Vec<_>>().join("/"))
 }
 
-fn operation(flow: &Flow, endpoint: &Endpoint, path_names: &[&str], in_force: &TenantLimits) -> Value {
+fn operation(plan: &Plan, flow: &Flow, endpoint: &Endpoint, path_names: &[&str], in_force: &TenantLimits) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".into(), json!(&*flow.name));
     operation.insert("summary".into(), json!(flow.name.replace('_', " ")));
@@ -81,12 +85,13 @@ fn operation(flow: &Flow, endpoint: &Endpoint, path_names: &[&str], in_force: &T
     } else {
         operation.insert("requestBody".into(), request_body(flow));
     }
+    parameters.extend(durable::parameters(flow));
     if !parameters.is_empty() {
         operation.insert("parameters".into(), parameters.into());
     }
     operation.insert("responses".into(), replies::responses(flow));
     operation.insert("x-spillgate-effect".into(), json!(if flow.effect == Effect::Read { "read" } else { "write" }));
-    operation.insert("x-spillgate-limits".into(), limits_of(flow, in_force));
+    operation.insert("x-spillgate-limits".into(), limits_of(plan, flow, in_force));
     operation.into()
 }
 
@@ -135,16 +140,23 @@ fn request_body(flow: &Flow) -> Value {
     json!({ "required": needed, "content": { "application/json": { "schema": schema } } })
 }
 
-fn limits_of(flow: &Flow, in_force: &TenantLimits) -> Value {
+fn limits_of(plan: &Plan, flow: &Flow, in_force: &TenantLimits) -> Value {
+    let milliseconds = |time: std::time::Duration| json!(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let mut shown = Map::new();
-    shown.insert("deadline_ms".into(), json!(u64::try_from(flow.deadline.value.as_millis()).unwrap_or(u64::MAX)));
+    shown.insert("deadline_ms".into(), milliseconds(flow.deadline.value));
     let sql = flow.steps.iter().rev().find_map(|step| if let Action::Sql(sql) = &step.action { Some(sql) } else { None });
     if let Some(sql) = sql {
         shown.insert("max_rows".into(), json!(sql.max_rows));
         shown.insert("max_bytes".into(), json!(sql.max_bytes));
     }
+    let queue = flow.queue.as_ref().map(|cut| (cut, &plan.queues[cut.queue]));
     if flow.takes_body() {
-        shown.insert("body_bytes".into(), json!(limits::BODY_BYTES));
+        shown.insert("body_bytes".into(), queue.map_or(json!(limits::BODY_BYTES), |(_, queue)| finite(queue.max_item.value)));
+    }
+    if let Some((cut, queue)) = queue {
+        shown.insert("expires_ms".into(), milliseconds(cut.expires));
+        shown.insert("result_bytes".into(), finite(queue.max_result));
+        shown.insert("result_kept_ms".into(), milliseconds(queue.result_keep));
     }
     let rate = in_force.rate;
     shown.insert("rate".into(), json!({ "calls": finite(rate.calls), "seconds": rate.period.as_secs(), "burst": finite(rate.burst) }));

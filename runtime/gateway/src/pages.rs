@@ -7,7 +7,9 @@ use http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Bytes;
+use spillgate_engine::Durable;
 use spillgate_model::{Code, Refusal};
+use spillgate_queue::Health;
 
 use crate::respond::Denied;
 use crate::view::View;
@@ -74,21 +76,42 @@ fn readable(method: &Method) -> Result<(), Denied> {
     Err(Denied { allow: Some(allow), ..refusal.into() })
 }
 
-/// `ok`, or `degraded` with reasons: direct flows serve while a database is down, so both are ready.
+/// `ok`, or `degraded` with reasons: direct flows serve while a database or the store is down, so both are ready. Asked for
+/// durable work, a store that takes none is not ready.
 fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
     let draining = gateway.draining.load(Ordering::Relaxed);
     if draining {
         return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "draining", &["this server is stopping".to_owned()]);
     }
-    if query.is_some_and(|query| query.split('&').any(|pair| pair == "for=durable")) {
-        let reason = "durable work is not available in this version".to_owned();
-        return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &[reason]);
+    let store = store_reason(&gateway.engine.store());
+    let for_durable = query.is_some_and(|query| query.split('&').any(|pair| pair == "for=durable"));
+    if let (true, Some(reason)) = (for_durable, &store) {
+        return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "unavailable", std::slice::from_ref(reason));
     }
-    let live = gateway.engine.live();
-    let unreachable = live.databases.iter().map(|database| database.status()).filter(|status| status.reachable == Some(false));
+    let view = gateway.views.current(&gateway.engine);
+    let databases = view.live.databases.iter().map(|database| database.status());
+    let unreachable = databases.filter(|status| status.reachable == Some(false));
     let mut reasons: Vec<String> = unreachable.map(|status| format!("database {} cannot be reached", status.name)).collect();
+    // Where no flow needs a store, nobody misses it.
+    reasons.extend(store.filter(|_| view.durable));
     reasons.extend((gateway.readiness)());
     readiness_page(StatusCode::OK, if reasons.is_empty() { "ok" } else { "degraded" }, &reasons)
+}
+
+/// Why the store takes no work; nothing that only operators may read.
+fn store_reason(store: &Durable) -> Option<String> {
+    let health = match store {
+        Durable::Recovering => return Some("the store of durable work is being opened".to_owned()),
+        Durable::Failed(_) => return Some("the store of durable work could not be opened".to_owned()),
+        Durable::Serving(store) => store.health(),
+    };
+    match health {
+        Health::Serving => None,
+        Health::DiskLow { free, reserve } => {
+            Some(format!("the volume of the store is low on space: {free} bytes are free, {reserve} are to be left"))
+        }
+        Health::Failed { .. } => Some("the store of durable work has stopped: a write or a sync failed".to_owned()),
+    }
 }
 
 fn readiness_page(status: StatusCode, word: &str, reasons: &[String]) -> Page {

@@ -3,41 +3,75 @@
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
+use spillgate_config::Plan;
+use spillgate_config::plan::Flow;
 use spillgate_model::{Code, Refusal, Scope, limits};
 use tokio::time::Instant;
 
-/// The most bytes the body can have, known before it is read.
-pub(crate) fn most_bytes(body: &Incoming) -> u64 {
-    body.size_hint().upper().unwrap_or(limits::BODY_BYTES)
+/// The most bytes a body may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cap {
+    bytes: u64,
+    /// It is the queue's limit for an item.
+    item: bool,
 }
 
-/// The refusal of a body that says, or turns out, to be too large.
-pub(crate) fn too_large(bytes: u64) -> Refusal {
-    let detail = format!("A body has at most {} bytes.", limits::BODY_BYTES);
-    Refusal::new(Code::TooLarge, detail).policy("body_bytes", limits::BODY_BYTES, bytes)
+impl Cap {
+    /// Of a flow's calls. An item may be larger than a direct call, but only with its length told first: it says what room
+    /// to keep.
+    pub(crate) fn of(flow: &Flow, plan: &Plan, body: &Incoming) -> Cap {
+        let told = body.size_hint().upper().is_some();
+        match flow.queue.as_ref().map(|cut| plan.queues[cut.queue].max_item.value) {
+            Some(bytes) if told || bytes < limits::BODY_BYTES => Cap { bytes, item: true },
+            _ => Cap { bytes: limits::BODY_BYTES, item: false },
+        }
+    }
+
+    /// The most bytes that this body can have, known before it is read.
+    pub(crate) fn most_bytes(self, body: &Incoming) -> Result<u64, Refusal> {
+        match body.size_hint().upper() {
+            Some(bytes) if bytes > self.bytes => Err(self.refusal(bytes)),
+            bytes => Ok(bytes.unwrap_or(self.bytes)),
+        }
+    }
+
+    /// The refusal of a body that says, or turns out, to be too large.
+    fn refusal(self, bytes: u64) -> Refusal {
+        let limit = self.bytes;
+        if self.item {
+            let detail = format!("An item of this queue has at most {limit} bytes.");
+            return Refusal::new(Code::ItemTooLarge, detail).policy("queue.max_item", limit, bytes);
+        }
+        Refusal::new(Code::TooLarge, format!("A body has at most {limit} bytes.")).policy("body_bytes", limit, bytes)
+    }
+}
+
+/// Whether there is a body at all.
+pub(crate) fn is_there(body: &Incoming) -> bool {
+    body.size_hint().upper() != Some(0)
 }
 
 /// The whole body. One frame, the usual case, is not copied.
-pub(crate) async fn read(body: Incoming, deadline: Instant) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(body: Incoming, cap: Cap, deadline: Instant) -> Result<Bytes, Refusal> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    tokio::time::timeout_at(deadline, collect(body)).await.unwrap_or_else(|_| {
+    tokio::time::timeout_at(deadline, collect(body, cap)).await.unwrap_or_else(|_| {
         let mut refusal = Refusal::new(Code::DeadlineExceeded, "The body did not arrive before the deadline.");
         refusal.scope = Scope::Caller;
         Err(refusal)
     })
 }
 
-async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
+async fn collect(mut body: Incoming, cap: Cap) -> Result<Bytes, Refusal> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::new(Code::Malformed, "The body broke off."))?;
         let Ok(data) = frame.into_data() else { continue };
         let bytes = (first.len() + whole.len() + data.len()) as u64;
-        if bytes > limits::BODY_BYTES {
-            return Err(too_large(bytes));
+        if bytes > cap.bytes {
+            return Err(cap.refusal(bytes));
         }
         if first.is_empty() && whole.is_empty() {
             first = data;

@@ -39,6 +39,17 @@ pub(crate) fn body(refusal: &Refusal, delay: Option<Delay>, request_id: &str) ->
     problem::body(refusal, delay.map(|delay| delay.milliseconds), request_id)
 }
 
+/// Adds a member to a problem object.
+pub(crate) fn add(body: &mut Vec<u8>, name: &str, json: &[u8]) {
+    debug_assert_eq!(body.last(), Some(&b'}'));
+    body.pop();
+    body.extend_from_slice(b",\"");
+    body.extend_from_slice(name.as_bytes());
+    body.extend_from_slice(b"\":");
+    body.extend_from_slice(json);
+    body.push(b'}');
+}
+
 /// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) where a quota of the tenant spoke.
 pub(crate) fn rate_limit(refusal: &Refusal, limits: &TenantLimits, delay: Option<Delay>) -> Option<(String, String)> {
     let policy = match refusal.code {

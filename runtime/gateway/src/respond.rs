@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::Bytes;
 use spillgate_admission::Permit;
@@ -16,6 +16,8 @@ use spillgate_engine::Outcome;
 use spillgate_engine::reply::{ROWS_HEAD, rows_body, rows_tail, value_body};
 use spillgate_model::{Code, Refusal};
 
+use crate::job_reply::{self, JobReply};
+use crate::jobs::Asked;
 use crate::problem::{self, Delay};
 use crate::reply_body::{Cover, ReplyBody, WHOLE_BYTES};
 use crate::stack::Ended;
@@ -23,6 +25,7 @@ use crate::trail::{Facts, Trail};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("spillgate-request-id");
 const STALE: HeaderName = HeaderName::from_static("spillgate-stale");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -45,7 +48,17 @@ impl From<Refusal> for Denied {
 /// Makes the reply, and ends the trail. `closing`: the server drains, so the connection is closed after it.
 pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: bool) -> Response<ReplyBody> {
     let mut response = match ended {
-        Ok(Ended::Flow { outcome, waited, permit }) => flow_reply(trail, outcome, waited, permit),
+        Ok(Ended::Flow { outcome, waited, permit, wait }) => {
+            let wait = wait.filter(|_| matches!(outcome, Outcome::Job(_)));
+            applied(flow_reply(trail, outcome, waited, permit), wait)
+        }
+        Ok(Ended::Job { asked, job, memory, waited }) => {
+            let made = match asked {
+                Asked::Look => job_reply::of_look(&job, &trail.id),
+                Asked::Cancel => job_reply::of_cancel(&job),
+            };
+            applied(job_reply(trail, made, Duration::ZERO, memory.map(Ok)), waited)
+        }
         Ok(Ended::Page(page)) => {
             let mut response = reply(&trail, page.status, page.kind, page.body);
             response.headers_mut().extend(page.header.map(|(name, value)| (Some(name), value)));
@@ -81,10 +94,11 @@ fn flow_reply(trail: Trail<'_>, outcome: Outcome, wait: Duration, permit: Arc<Pe
             success(trail, ReplyBody::whole(buffer, cover(permit)), facts, stale)
         }
         Outcome::Kept(body) => success(trail, ReplyBody::whole(body.into(), cover(permit)), facts, None),
-        Outcome::Job(_) => {
-            drop(permit);
-            let refusal = Box::new(Refusal::new(Code::Internal, "Durable replies are not made yet."));
-            refused(trail, &Denied { refusal, allow: None }, wait)
+        Outcome::Job(job) => {
+            let made = job_reply::of_call(&job, &trail.id);
+            // The stored result and its copy are not held both while the reply is sent.
+            drop(job);
+            job_reply(trail, made, wait, Some(cover(permit)))
         }
         Outcome::Refused(refusal) => {
             drop(permit);
@@ -115,6 +129,33 @@ fn success(trail: Trail<'_>, body: ReplyBody, facts: Facts, stale: Option<Durati
         response.headers_mut().insert(STALE, HeaderValue::from(age.as_secs()));
     }
     trail.end(facts);
+    response
+}
+
+/// What a job came to: its reply, or the problem it ended with. `cover` is the memory its result was read under.
+fn job_reply(trail: Trail<'_>, made: JobReply, wait: Duration, cover: Option<Cover>) -> Response<ReplyBody> {
+    let facts = Facts { code: made.problem, status: made.status, bytes: made.body.len() as u64, wait, ..Facts::default() };
+    let body = match cover {
+        Some(cover) => ReplyBody::whole(made.body, cover),
+        None => Bytes::from(made.body).into(),
+    };
+    let status = StatusCode::from_u16(made.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = reply(&trail, status, if made.problem.is_some() { PROBLEM } else { JSON }, body);
+    if let Some(location) = &made.location {
+        insert(&mut response, LOCATION, location.as_bytes());
+    }
+    if let Some(milliseconds) = made.retry_after_ms {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(milliseconds.div_ceil(1_000)));
+    }
+    trail.end(facts);
+    response
+}
+
+/// Says how long the end of a job was waited for at most.
+fn applied(mut response: Response<ReplyBody>, wait: Option<Duration>) -> Response<ReplyBody> {
+    if let Some(wait) = wait {
+        insert(&mut response, PREFERENCE_APPLIED, format!("wait={}", wait.as_secs()).as_bytes());
+    }
     response
 }
 

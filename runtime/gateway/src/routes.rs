@@ -45,16 +45,19 @@ impl Routes {
         &self.templates[flow]
     }
 
-    /// The index of the flow. `path` is what follows `/api`. To a tenant that may not call it, it does not exist.
+    /// The index of the flow. `path` is what follows `/api`. To a tenant that may not call it, it does not exist. What answers
+    /// GET answers HEAD.
     pub(crate) fn find(&self, plan: &Plan, tenant: &TenantPlan, method: &str, path: &str) -> Result<usize, Missing> {
+        let method = if method == "HEAD" { "GET" } else { method };
         let found = self.router.at(path).map_err(|_| Missing::Flow)?;
         let mut allowed = found.value.iter().filter(|flow| tenant.may_call(&plan.flows[**flow].name));
         let method_of = |flow: &usize| plan.flows[*flow].http.as_ref().map_or("", |endpoint| endpoint.method);
         if let Some(flow) = allowed.clone().find(|flow| method_of(flow) == method) {
             return Ok(*flow);
         }
+        let shown = |flow| if method_of(flow) == "GET" { "GET, HEAD" } else { method_of(flow) };
         let Some(first) = allowed.next() else { return Err(Missing::Flow) };
-        let methods = allowed.fold(method_of(first).to_owned(), |list, flow| list + ", " + method_of(flow));
+        let methods = allowed.fold(shown(first).to_owned(), |list, flow| list + ", " + shown(flow));
         Err(Missing::Method(methods))
     }
 }

@@ -8,7 +8,7 @@ use http::Method;
 use spillgate_model::Code;
 use spillgate_telemetry::{AccessRecord, CallMetrics, RunningCall, Telemetry, TraceContext, happened, names};
 
-use crate::view::View;
+use crate::view::{Counted, View};
 
 /// How a call ended, for those who count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Trail<'a> {
     run: Option<Arc<str>>,
     trace: Option<TraceContext>,
     caller: Option<(Arc<View>, usize)>,
-    flow: Option<usize>,
+    counted: Counted,
     running: Option<RunningCall>,
     ended: bool,
 }
@@ -51,8 +51,8 @@ impl<'a> Trail<'a> {
         method: Method,
     ) -> Self {
         let started = Instant::now();
-        let (run, trace, caller, flow, running) = (None, None, None, None, None);
-        Trail { telemetry, strangers, id, number, started, remote, method, run, trace, caller, flow, running, ended: false }
+        let (run, trace, caller, counted, running) = (None, None, None, Counted::Unknown, None);
+        Trail { telemetry, strangers, id, number, started, remote, method, run, trace, caller, counted, running, ended: false }
     }
 
     /// The head named a run or a trace.
@@ -65,8 +65,15 @@ impl<'a> Trail<'a> {
     }
     /// The flow is known: from here the call runs.
     pub(crate) fn flow(&mut self, flow: usize) {
-        self.flow = Some(flow);
-        self.running = self.caller.as_ref().map(|(view, tenant)| view.metrics(*tenant, Some(flow), self.telemetry).begin());
+        self.begin(Counted::Flow(flow));
+    }
+    /// It is about a job.
+    pub(crate) fn job(&mut self) {
+        self.begin(Counted::Job);
+    }
+    fn begin(&mut self, counted: Counted) {
+        self.counted = counted;
+        self.running = self.caller.as_ref().map(|(view, tenant)| view.metrics(*tenant, counted, self.telemetry).begin());
     }
     /// Which tenant calls.
     pub(crate) fn tenant(&self) -> Option<(&Arc<View>, usize)> {
@@ -86,7 +93,7 @@ impl<'a> Trail<'a> {
         let duration = self.started.elapsed();
         match (self.running.take(), &self.caller) {
             (Some(running), _) => running.end(facts.code, duration, facts.bytes),
-            (None, Some((view, tenant))) => view.metrics(*tenant, None, self.telemetry).count(facts.code, duration, facts.bytes),
+            (None, Some((view, tenant))) => view.metrics(*tenant, self.counted, self.telemetry).count(facts.code, duration, facts.bytes),
             (None, None) => self.strangers.count(facts.code, duration, facts.bytes),
         }
         self.record(&facts, facts.code.map_or("ok", Code::name), duration);
@@ -94,10 +101,7 @@ impl<'a> Trail<'a> {
 
     fn record(&self, facts: &Facts, code: &'static str, duration: Duration) {
         let (tenant, flow) = match &self.caller {
-            Some((view, tenant)) => {
-                let flow = self.flow.map_or(names::UNKNOWN, |flow| &*view.live.plan.flows[flow].name);
-                (&*view.live.tenants[*tenant].plan.name, flow)
-            }
+            Some((view, tenant)) => (&*view.live.tenants[*tenant].plan.name, view.name(self.counted)),
             None => (names::UNKNOWN, names::UNKNOWN),
         };
         self.telemetry.access(&AccessRecord {

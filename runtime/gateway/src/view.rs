@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use spillgate_config::plan::Flow;
 use spillgate_engine::{Engine, Live};
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
 
@@ -17,13 +18,28 @@ pub(crate) struct View {
     pub(crate) live: Arc<Live>,
     pub(crate) callers: Callers,
     pub(crate) routes: Routes,
+    /// Bytes of the largest result that a job of any queue may keep.
+    pub(crate) largest_result: u64,
+    /// Whether any flow needs the store.
+    pub(crate) durable: bool,
     /// In the order of `live.tenants`; filled when a tenant first calls.
     tenants: Box<[TenantView]>,
 }
 
+/// Under which flow a call is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Of no flow that its tenant has.
+    #[default]
+    Unknown,
+    /// A look at a job.
+    Job,
+    Flow(usize),
+}
+
 #[derive(Debug, Default)]
 struct TenantView {
-    /// By flow; the last one counts calls of flows it does not have.
+    /// By [`Counted`], flows first.
     metrics: OnceLock<Box<[OnceLock<Arc<CallMetrics>>]>>,
     openapi: OnceLock<Bytes>,
 }
@@ -33,15 +49,32 @@ impl View {
         let callers = Callers::new(&live.tenants);
         let routes = Routes::new(&live.plan);
         let tenants = live.tenants.iter().map(|_| TenantView::default()).collect();
-        View { live, callers, routes, tenants }
+        let largest_result = live.plan.queues.iter().map(|queue| queue.max_result).max().unwrap_or(0);
+        let needs_store =
+            |flow: &Flow| flow.queue.is_some() || flow.idempotency.is_some() || flow.unique.is_some() || flow.schedule.is_some();
+        let durable = live.plan.flows.iter().any(|flow| needs_store(flow));
+        View { live, callers, routes, largest_result, durable, tenants }
     }
 
-    /// The counts of a tenant and flow (`None`: a flow it does not have).
-    pub(crate) fn metrics(&self, tenant: usize, flow: Option<usize>, telemetry: &Telemetry) -> &Arc<CallMetrics> {
-        let flows = &self.live.plan.flows;
-        let all = self.tenants[tenant].metrics.get_or_init(|| (0..=flows.len()).map(|_| OnceLock::new()).collect());
-        let name = flow.map_or(names::UNKNOWN, |flow| &*flows[flow].name);
-        all[flow.unwrap_or(flows.len())].get_or_init(|| telemetry.call_metrics(&self.live.tenants[tenant].plan.name, name))
+    /// The name under which a call is counted.
+    pub(crate) fn name(&self, counted: Counted) -> &str {
+        match counted {
+            Counted::Flow(flow) => &self.live.plan.flows[flow].name,
+            Counted::Job => names::JOBS,
+            Counted::Unknown => names::UNKNOWN,
+        }
+    }
+
+    /// The counts of a tenant's calls.
+    pub(crate) fn metrics(&self, tenant: usize, counted: Counted, telemetry: &Telemetry) -> &Arc<CallMetrics> {
+        let flows = self.live.plan.flows.len();
+        let all = self.tenants[tenant].metrics.get_or_init(|| (0..flows + 2).map(|_| OnceLock::new()).collect());
+        let place = match counted {
+            Counted::Flow(flow) => flow,
+            Counted::Unknown => flows,
+            Counted::Job => flows + 1,
+        };
+        all[place].get_or_init(|| telemetry.call_metrics(&self.live.tenants[tenant].plan.name, self.name(counted)))
     }
 
     /// The OpenAPI document of a tenant.

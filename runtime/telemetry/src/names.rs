@@ -8,6 +8,9 @@ pub const UNKNOWN: &str = "unknown";
 /// The label of pairs beyond [`crate::CALL_SERIES`].
 pub const OTHER: &str = "other";
 
+/// The flow label of calls about jobs. No flow can have this name.
+pub const JOBS: &str = "(jobs)";
+
 /// How a metric is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

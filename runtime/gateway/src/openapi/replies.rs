@@ -6,29 +6,48 @@ use serde_json::{Map, Value, json};
 use spillgate_config::plan::{Action, Effect, Flow, OnError, SqlStep, Step};
 use spillgate_model::Code;
 
-use super::schemas;
+use super::{durable, schemas};
 
 /// All replies of a flow.
 pub(super) fn responses(flow: &Flow) -> Value {
     let mut responses = Map::new();
-    responses.insert("200".into(), success(flow));
-    for (status, codes) in refusals(flow) {
-        let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
-        let titles: Vec<String> = codes.iter().map(|code| format!("`{}`: {}.", code.name(), code.title())).collect();
-        let mut headers = json!({ "Spillgate-Request-Id": { "$ref": "#/components/headers/RequestId" } });
-        if status == 429 || status == 503 {
-            headers["Retry-After"] = json!({ "$ref": "#/components/headers/RetryAfter" });
-        }
-        if status == 429 {
-            headers["RateLimit"] = json!({ "$ref": "#/components/headers/RateLimit" });
-            headers["RateLimit-Policy"] = json!({ "$ref": "#/components/headers/RateLimitPolicy" });
-        }
-        let one_of_them = json!({ "properties": { "code": { "enum": names } } });
-        let schema = json!({ "allOf": [{ "$ref": "#/components/schemas/Problem" }, one_of_them] });
-        let content = json!({ "application/problem+json": { "schema": schema } });
-        responses.insert(status.to_string(), json!({ "description": titles.join(" "), "headers": headers, "content": content }));
+    if flow.queue.is_some() {
+        responses.extend(durable::successes(&value(flow)).map(|(status, reply)| (status.to_owned(), reply)));
+    } else {
+        responses.insert("200".into(), success(flow));
     }
+    responses.extend(problems(refusals(flow)));
     responses.into()
+}
+
+/// Problem replies by status, from codes with the status they come under.
+pub(super) fn problems(codes: impl IntoIterator<Item = (u16, Code)>) -> Map<String, Value> {
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for (status, code) in codes {
+        let known = by_status.entry(status).or_default();
+        if !known.contains(&code) {
+            known.push(code);
+        }
+    }
+    by_status.retain(|status, _| *status >= 400);
+    by_status.into_iter().map(|(status, codes)| (status.to_string(), problem(status, &codes))).collect()
+}
+
+fn problem(status: u16, codes: &[Code]) -> Value {
+    let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
+    let titles: Vec<String> = codes.iter().map(|code| format!("`{}`: {}.", code.name(), code.title())).collect();
+    let mut headers = json!({ "Spillgate-Request-Id": { "$ref": "#/components/headers/RequestId" } });
+    if status == 429 || status == 503 {
+        headers["Retry-After"] = json!({ "$ref": "#/components/headers/RetryAfter" });
+    }
+    if status == 429 {
+        headers["RateLimit"] = json!({ "$ref": "#/components/headers/RateLimit" });
+        headers["RateLimit-Policy"] = json!({ "$ref": "#/components/headers/RateLimitPolicy" });
+    }
+    let one_of_them = json!({ "properties": { "code": { "enum": names } } });
+    let schema = json!({ "allOf": [{ "$ref": "#/components/schemas/Problem" }, one_of_them] });
+    let content = json!({ "application/problem+json": { "schema": schema } });
+    json!({ "description": titles.join(" "), "headers": headers, "content": content })
 }
 
 /// Headers that replies share.
@@ -39,15 +58,18 @@ pub(super) fn headers() -> Value {
         "RetryAfter": header("Seconds to wait, never less than retry_after_ms.", "integer"),
         "RateLimit": header("What is left of the limit that spoke.", "string"),
         "RateLimitPolicy": header("The limit that spoke.", "string"),
+        "Location": header("Where the job is followed.", "string"),
+        "PreferenceApplied": header("How long the end of the job was waited for at most, as `wait=N`; where it was asked for.", "string"),
         "Stale": header("Seconds since the reply was fresh; only where it is not.", "integer"),
     })
 }
 
-/// The codes a call of this flow may end with, by status.
-fn refusals(flow: &Flow) -> BTreeMap<u16, Vec<Code>> {
+/// The codes a call of this flow may end with, and their status.
+fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
     let mut codes = vec![Code::InvalidInput, Code::Malformed, Code::Unauthenticated, Code::UnknownFlow];
     codes.extend([Code::RateExceeded, Code::InFlightExceeded, Code::MemoryFull, Code::Draining, Code::DeadlineExceeded, Code::Internal]);
     if flow.takes_body() {
+        // Of a durable flow, only a chunked body has this limit.
         codes.push(Code::TooLarge);
     }
     if flow.steps.iter().any(|step| matches!(step.action, Action::Sql(_))) {
@@ -60,19 +82,12 @@ fn refusals(flow: &Flow) -> BTreeMap<u16, Vec<Code>> {
     if flow.effect == Effect::Write {
         codes.push(Code::OutcomeUnknown);
     }
-    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let empty = flow.steps.iter().filter_map(|step| step.on_empty).map(|on_empty| (on_empty.status, Code::Empty));
-    for (status, code) in codes.into_iter().map(|code| (code.status(), code)).chain(empty) {
-        let known = by_status.entry(status).or_default();
-        if !known.contains(&code) {
-            known.push(code);
-        }
-    }
-    by_status.retain(|status, _| *status >= 400);
-    by_status
+    codes.into_iter().map(|code| (code.status(), code)).chain(durable::refusals(flow)).chain(empty).collect()
 }
 
-fn success(flow: &Flow) -> Value {
+/// The value a flow may end with.
+fn value(flow: &Flow) -> Value {
     let mut shapes: Vec<Value> = Vec::new();
     for step in last_steps(flow) {
         let rows = match &step.action {
@@ -87,7 +102,11 @@ fn success(flow: &Flow) -> Value {
             }
         }
     }
-    let schema = if shapes.len() == 1 { shapes.remove(0) } else { json!({ "anyOf": shapes }) };
+    if shapes.len() == 1 { shapes.remove(0) } else { json!({ "anyOf": shapes }) }
+}
+
+fn success(flow: &Flow) -> Value {
+    let schema = value(flow);
     let mut headers = json!({ "Spillgate-Request-Id": { "$ref": "#/components/headers/RequestId" } });
     if flow.cache.is_some() {
         headers["Spillgate-Stale"] = json!({ "$ref": "#/components/headers/Stale" });

@@ -145,5 +145,6 @@ pub(super) fn problem() -> Json {
     properties.insert("policy".into(), json!({ "type": "object", "description": "The limit that spoke.", "properties": policy }));
     let error = json!({ "type": "object", "properties": { "field": { "type": "string" }, "problem": { "type": "string" } } });
     properties.insert("errors".into(), json!({ "type": "array", "description": "All fields that do not fit.", "items": error }));
+    properties.insert("job".into(), json!({ "$ref": "#/components/schemas/Job" }));
     json!({ "type": "object", "required": required, "properties": properties })
 }

@@ -87,10 +87,10 @@ async fn a_flow_that_a_tenant_may_not_call_does_not_exist_for_it() {
     face.get("agent-key", "/elsewhere").await.problem(404, "unknown_page");
     let reply = face.send(&with_body("DELETE", "agent-key", "/api/echo/1", "")).await;
     reply.problem(405, "method_not_allowed");
-    assert_eq!(reply.header("allow"), Some("GET, PUT"));
+    assert_eq!(reply.header("allow"), Some("GET, HEAD, PUT"));
     let reply = face.send(&with_body("PUT", "narrow-key", "/api/echo/1", "{}")).await;
     reply.problem(405, "method_not_allowed");
-    assert_eq!(reply.header("allow"), Some("GET"), "what it may not call is not listed");
+    assert_eq!(reply.header("allow"), Some("GET, HEAD"), "what it may not call is not listed");
     assert_eq!(face.get("narrow-key", "/api/echo/1").await.json()["rows"][0]["COMPANY"], json!("BOREAL"));
 }
 
@@ -114,7 +114,7 @@ async fn health_and_help_need_no_key() {
     let ready = face.send(&open("/readyz")).await;
     assert_eq!((ready.status, ready.json()), (200, json!({ "status": "ok", "reasons": [] })));
     let durable = face.send(&open("/readyz?for=durable")).await;
-    assert_eq!((durable.status, &durable.json()["reasons"][0]), (503, &json!("durable work is not available in this version")));
+    assert_eq!((durable.status, &durable.json()["reasons"][0]), (503, &json!("the store of durable work is being opened")));
     let page = face.send(&open("/problems/rate_exceeded")).await;
     assert!(page.status == 200 && page.body.contains("429"), "{}", page.body);
     assert!(face.send(&open("/problems")).await.body.contains("/problems/internal"));

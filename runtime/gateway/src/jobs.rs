@@ -1,0 +1,114 @@
+//! `/api/jobs/{id}`: what a caller sees of its durable work, and what it can do to it.
+//!
+//! Invariants
+//! 1. A job is visible to its tenant only; to everybody else it does not exist.
+//! 2. A look at a job costs rate, and memory for its result while that is sent, but no place of a call: it works while
+//!    everything else is full.
+//! 3. Waiting holds nothing but the connection.
+
+use std::time::Duration;
+
+use http::Method;
+use http::request::Parts;
+use hyper::body::Incoming;
+use spillgate_admission::PayloadMemory;
+use spillgate_engine::{Durable, JobView, LiveTenant};
+use spillgate_model::{Code, Refusal};
+use spillgate_queue::{JobId, JobState};
+use tokio::time::{Instant, timeout_at};
+
+use crate::head::Head;
+use crate::prefer::LONGEST_WAIT;
+use crate::respond::Denied;
+use crate::stack::Ended;
+use crate::trail::Trail;
+use crate::view::View;
+use crate::{Inner, payload};
+
+/// Where jobs stand.
+pub(crate) const PATH: &str = "/api/jobs/";
+const METHODS: &str = "GET, HEAD, DELETE";
+/// What a reply has beside the result.
+const FRAME_BYTES: u64 = 1_024;
+
+/// What was asked of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Look,
+    Cancel,
+}
+
+/// The path of a job.
+pub(crate) fn href(id: JobId) -> String {
+    format!("{PATH}{id}")
+}
+
+/// Answers a request for the job `id`.
+pub(crate) async fn answer(
+    gateway: &Inner,
+    trail: &mut Trail<'_>,
+    (view, tenant): (&View, usize),
+    (parts, head, body): (&Parts, &Head<'_>, &Incoming),
+    id: &str,
+) -> Result<Ended, Denied> {
+    trail.job();
+    let asked = match parts.method {
+        Method::GET | Method::HEAD => Asked::Look,
+        Method::DELETE => Asked::Cancel,
+        _ => {
+            let refusal = Refusal::new(Code::MethodNotAllowed, format!("A job is asked for with {METHODS}."));
+            return Err(Denied { allow: Some(METHODS.to_owned()), ..refusal.into() });
+        }
+    };
+    if payload::is_there(body) {
+        return Err(Refusal::new(Code::Malformed, "A job is named in the path; send no body.").into());
+    }
+    let caller = &view.live.tenants[tenant];
+    let now = trail.started.saturating_duration_since(gateway.started);
+    caller.gate.take_rate(&caller.limits, now)?;
+    if asked == Asked::Cancel {
+        let job = gateway.engine.cancel_job(&view.live, tenant, id).await?;
+        return Ok(Ended::Job { asked, job, memory: None, waited: None });
+    }
+    let memory = memory(gateway, view, caller)?;
+    let job = gateway.engine.job(&view.live, tenant, id).await?;
+    let Some(wait) = head.wait.map(|wait| wait.min(LONGEST_WAIT).min(head.deadline.unwrap_or(Duration::MAX))) else {
+        return Ok(Ended::Job { asked, job, memory: Some(memory), waited: None });
+    };
+    if job.state.is_end() {
+        return Ok(Ended::Job { asked, job, memory: Some(memory), waited: Some(wait) });
+    }
+    drop(memory);
+    ended(gateway, &job, (trail.started + wait).into()).await;
+    let memory = self::memory(gateway, view, caller)?;
+    let job = gateway.engine.job(&view.live, tenant, id).await?;
+    Ok(Ended::Job { asked, job, memory: Some(memory), waited: Some(wait) })
+}
+
+/// Memory for the largest result a job can have.
+fn memory(gateway: &Inner, view: &View, caller: &LiveTenant) -> Result<PayloadMemory, Refusal> {
+    let server_limit = view.live.plan.server.memory.value;
+    let bytes = (view.largest_result + FRAME_BYTES).min(caller.limits.memory).min(server_limit);
+    caller.gate.reserve_memory(&caller.limits, bytes, gateway.engine.memory(), server_limit)
+}
+
+/// Waits for the job's end, or until `deadline`; which of the two is seen by asking again.
+async fn ended(gateway: &Inner, job: &JobView, deadline: Instant) {
+    if let Durable::Serving(store) = gateway.engine.store() {
+        let _or_too_late = timeout_at(deadline, store.ended(job.id)).await;
+    }
+}
+
+/// What a job came to, in the words of a refusal, where its end left no problem of its own.
+pub(crate) fn refusal(state: JobState) -> Option<Refusal> {
+    let (code, detail) = match state {
+        // Not the caller's loss: it asked for it.
+        JobState::Queued | JobState::Running | JobState::Succeeded | JobState::Cancelled => return None,
+        JobState::Failed | JobState::Dead => (Code::Internal, "The work failed; what it failed with is not kept."),
+        JobState::Expired => (Code::DeadlineExceeded, "The item expired before it was done; nothing was executed."),
+        JobState::Shed => (Code::QueueFull, "The item was given up for newer ones, for the queue was full; nothing was executed."),
+        JobState::Purged => (Code::Stopped, "An operator purged the queue; nothing was executed."),
+        JobState::Unknown => (Code::OutcomeUnknown, "It is not known whether the write happened."),
+    };
+    Some(Refusal::new(code, detail))
+}
