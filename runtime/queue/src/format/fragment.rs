@@ -3,6 +3,7 @@
 //! ```text
 //! length u16 | batch u16 | tag u8: mark, first, last, begins, kind | version u8 | checksum u32 | payload
 //! ```
+//! The batch is masked with the extent's serial, so that a frame that an earlier use left behind is not taken for a torn one of this use.
 
 use crate::format::bytes::Input;
 use crate::format::{EXTENT_BYTES, FRAGMENT_BYTES, Fault, HEADER_BYTES, VERSION};
@@ -73,7 +74,7 @@ impl<'a> Fragment<'a> {
 
     /// From `bytes` that begin at `offset` of the extent with this serial.
     pub fn decode(bytes: &'a [u8], serial: u64, offset: usize) -> Result<Fragment<'a>, Fault> {
-        let frame = Frame::decode(bytes)?;
+        let frame = Frame::decode(bytes, serial)?;
         if !(HEADER_BYTES..EXTENT_BYTES).contains(&offset) || offset + frame.bytes() > EXTENT_BYTES {
             return Err(Fault::Invalid("place"));
         }
@@ -92,7 +93,7 @@ impl<'a> Fragment<'a> {
 
     /// How many bytes a frame says that there are from its own beginning to its payload's end; not proven by a checksum.
     pub fn announced(frame: &[u8]) -> Result<usize, Fault> {
-        Frame::decode(frame).map(|frame| frame.bytes())
+        Frame::decode(frame, 0).map(|frame| frame.bytes())
     }
 }
 
@@ -106,9 +107,9 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn decode(bytes: &[u8]) -> Result<Frame, Fault> {
+    pub(super) fn decode(bytes: &[u8], serial: u64) -> Result<Frame, Fault> {
         let mut input = Input::new(bytes);
-        let (length, batch, tag, version) = (input.u16()?, input.u16()?, input.u8()?, input.u8()?);
+        let (length, batch, tag, version) = (input.u16()?, input.u16()? ^ mask(serial), input.u8()?, input.u8()?);
         let frame = Frame { length, batch, tag, version, checksum: input.u32()? };
         if tag & MARK == 0 {
             return Err(if bytes[..FRAGMENT_BYTES].iter().all(|byte| *byte == 0) { Fault::Blank } else { Fault::Invalid("frame") });
@@ -128,13 +129,17 @@ pub(super) fn put(out: &mut Vec<u8>, serial: u64, offset: usize, piece: Piece, p
     let tag = MARK | piece.kind.code() | flag(piece.first, FIRST) | flag(piece.last, LAST) | flag(piece.begins, BEGINS);
     let frame = out.len();
     out.extend_from_slice(&(length as u16).to_le_bytes());
-    out.extend_from_slice(&piece.batch.to_le_bytes());
+    out.extend_from_slice(&(piece.batch ^ mask(serial)).to_le_bytes());
     out.extend_from_slice(&[tag, VERSION]);
     let checksum = checksum(serial, offset, &out[frame..], payload);
     out.extend_from_slice(&checksum.to_le_bytes());
     for part in payload {
         out.extend_from_slice(part);
     }
+}
+
+fn mask(serial: u64) -> u16 {
+    (serial.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }
 
 /// Over the extent's serial, the place in it, the frame and the payload.

@@ -65,13 +65,13 @@ pub fn scan<'a>(extent: &'a [u8], header: &ExtentHeader) -> Scan<'a> {
         let behind = found.fragments.iter().find(|fragment| fragment.offset > gap.offset);
         gap.torn = behind.is_some_and(|fragment| fragment.piece.batch == found.last_batch && !fragment.piece.begins);
     }
-    torn_end(&mut found, extent);
+    torn_end(&mut found, extent, header.serial);
     found
 }
 
 /// The last write may have left a frame without all of its payload: it is counted, and its number not used again.
-fn torn_end(found: &mut Scan<'_>, extent: &[u8]) {
-    let Some(frame) = extent.get(found.end..).and_then(|rest| Frame::decode(rest).ok()) else { return };
+fn torn_end(found: &mut Scan<'_>, extent: &[u8], serial: u64) {
+    let Some(frame) = extent.get(found.end..).and_then(|rest| Frame::decode(rest, serial).ok()) else { return };
     let next = found.last_batch.saturating_add(1);
     if frame.batch > 0 && (frame.batch == found.last_batch || frame.batch == next) && found.end + frame.bytes() <= EXTENT_BYTES {
         found.gaps.push(Gap { offset: found.end, bytes: frame.bytes(), fault: Fault::Checksum, torn: true });
