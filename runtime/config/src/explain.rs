@@ -1,11 +1,11 @@
 //! Every limit that applies to a call, and where it comes from.
 
-use crate::plan::{Action, Origin, Plan};
+use crate::plan::{Action, Flow, Origin, Plan};
 
 /// A limit as the checker recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitLine {
-    /// `server`, `database.NAME`, `tenant.NAME` or `flow.NAME`.
+    /// `server`, `database.NAME`, `queue.NAME`, `tenant.NAME` or `flow.NAME`.
     pub subject: String,
     /// Such as `tenant.rate`.
     pub name: String,
@@ -38,7 +38,8 @@ pub enum ExplainError {
     NotAllowed { tenant: String, flow: String, allowed: String },
 }
 
-/// Every limit that applies when `tenant` calls `flow`, the tenant's first, then the flow's, its databases', the server's.
+/// Every limit that applies when `tenant` calls `flow`, the tenant's first, then the flow's, its queues', its
+/// databases', the server's.
 pub fn explain(plan: &Plan, tenant: &str, flow: &str) -> Result<Vec<Explained>, ExplainError> {
     let known = plan.tenants.iter().find(|known| &*known.name == tenant);
     let tenants = || names(plan.tenants.iter().map(|known| &*known.name));
@@ -51,19 +52,35 @@ pub fn explain(plan: &Plan, tenant: &str, flow: &str) -> Result<Vec<Explained>, 
         return Err(ExplainError::NotAllowed { tenant: tenant.into(), flow: flow.into(), allowed });
     }
     let mut subjects = vec![format!("tenant.{tenant}"), format!("flow.{flow}")];
-    for step in &called.steps {
-        let Action::Sql(sql) = &step.action else { continue };
-        let subject = format!("database.{}", plan.databases[sql.database].name);
+    for subject in queues(plan, called).chain(databases(plan, called)).chain(["server".into()]) {
         if !subjects.contains(&subject) {
             subjects.push(subject);
         }
     }
-    subjects.push("server".into());
     let of = |subject: &String| {
         let lines = plan.limits.iter().filter(move |line| line.subject == *subject);
         lines.map(|line| Explained { name: line.name.clone(), value: line.value.clone(), origin: line.origin.clone() }).collect::<Vec<_>>()
     };
     Ok(subjects.iter().flat_map(of).collect())
+}
+
+/// Its own queue, then those it emits to.
+fn queues<'a>(plan: &'a Plan, flow: &'a Flow) -> impl Iterator<Item = String> + 'a {
+    let targets = flow.steps.iter().filter_map(|step| match &step.action {
+        Action::Emit(emit) => Some(&*plan.flows[emit.target]),
+        _ => None,
+    });
+    let cuts = std::iter::once(flow).chain(targets).filter_map(|flow| flow.queue.as_ref());
+    cuts.map(|cut| format!("queue.{}", plan.queues[cut.queue].name))
+}
+
+fn databases<'a>(plan: &'a Plan, flow: &'a Flow) -> impl Iterator<Item = String> + 'a {
+    let verify = flow.idempotency.iter().filter_map(|plan| plan.verify.as_ref());
+    let statements = flow.steps.iter().filter_map(|step| match &step.action {
+        Action::Sql(sql) => Some(sql),
+        _ => None,
+    });
+    statements.chain(verify).map(|sql| format!("database.{}", plan.databases[sql.database].name))
 }
 
 fn names<'a>(known: impl Iterator<Item = &'a str>) -> String {

@@ -37,6 +37,11 @@ pub trait Source {
     fn files(&self, folder: &Path, deep: bool) -> Result<Vec<PathBuf>, SourceError>;
     /// An environment variable.
     fn environment(&self, name: &str) -> Option<String>;
+    /// Bytes that durable work may come to below that folder: the free space of its volume, and what the store in it holds
+    /// already. `None`: not known. Only notes hang on it.
+    fn available(&self, _data_dir: &Path) -> Option<u64> {
+        None
+    }
 }
 
 /// Folders below `flows` are followed this deep.
@@ -73,6 +78,27 @@ impl Source for Disk {
     fn environment(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
+
+    fn available(&self, data_dir: &Path) -> Option<u64> {
+        // Before the first start the folder is not there: its volume is most likely that of the nearest one above.
+        let folder = data_dir.ancestors().find_map(|folder| {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            folder.is_dir().then_some(folder)
+        })?;
+        let volume = rustix::fs::statvfs(folder).ok()?;
+        let free = volume.f_bavail.saturating_mul(volume.f_frsize);
+        let held = ["store", "control"].map(|part| bytes_in(&data_dir.join(part)));
+        Some(held.into_iter().fold(free, u64::saturating_add))
+    }
+}
+
+/// What the files of one folder take up on disk.
+fn bytes_in(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    const BLOCK: u64 = 512;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(FILES);
+    let held = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks().saturating_mul(BLOCK));
+    held.fold(0, u64::saturating_add)
 }
 
 fn collect(folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
@@ -111,6 +137,8 @@ pub struct Memory {
     pub files: BTreeMap<PathBuf, String>,
     /// The environment.
     pub environment: BTreeMap<String, String>,
+    /// What the volume has for durable work.
+    pub available: Option<u64>,
 }
 
 impl Memory {
@@ -138,11 +166,27 @@ impl Source for Memory {
     fn environment(&self, name: &str) -> Option<String> {
         self.environment.get(name).cloned()
     }
+    fn available(&self, _data_dir: &Path) -> Option<u64> {
+        self.available
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn d5_what_a_store_holds_already_counts_as_room_of_its_volume() {
+        let folder = std::env::temp_dir().join(format!("spillgate-volume-{}", std::process::id()));
+        let volume = Disk.available(&folder.join("data")).expect("the volume of the nearest folder that is there");
+        assert!(volume > 0 && bytes_in(&folder.join("store")) == 0);
+        std::fs::create_dir_all(folder.join("store")).expect("a folder");
+        std::fs::write(folder.join("store/extents-0000"), vec![1; 3 << 20]).expect("a file");
+        let (held, available) = (bytes_in(&folder.join("store")), Disk.available(&folder));
+        std::fs::remove_dir_all(&folder).expect("it is removed");
+        assert!((3 << 20..4 << 20).contains(&held), "{held}");
+        assert!(available.is_some_and(|available| available >= held), "{available:?}");
+    }
 
     #[test]
     fn c9_what_is_no_file_is_a_fault_and_not_waited_for() {

@@ -66,6 +66,61 @@ proptest! {
     }
 }
 
+/// A flow that has everything durable, and its server file.
+const DURABLE: [&str; 2] = [
+    "[database.fleet]\ndriver = \"sqlite\"\nconnection = \"fleet.db\"\naccess = \"read-write\"\n[queue.one]\nitems = 5\nresults = { keep = \"1h\" }\n[queue.two]\n[tenant.a]\nkeys = [\"k\"]\nqueued = { disk = \"8MiB\" }\n",
+    r#"name = "a"
+effect = "write"
+idempotency = { key = "optional", record = "DONE" }
+unique = { by = ["x"], within = "1h" }
+[schedule]
+cron = "*/5 2-4 * jan-mar,7 mon"
+tenant = "a"
+[input.x]
+type = "integer"
+default = 1
+[[step]]
+name = "look"
+sql = "SELECT A FROM T WHERE A = :x"
+columns = { A = "integer" }
+[[step]]
+queue = "one"
+expires = "1h"
+order_by = "input.x"
+[[step]]
+sql = "DELETE FROM T WHERE A = :x AND J = :job"
+[[step]]
+emit = "b"
+each = "steps.look.rows.map(row, {'x': row.A})"
+"#,
+];
+const TARGET: &str = "name = \"b\"\n[input.x]\ntype = \"integer\"\n[[step]]\nqueue = \"two\"\n[[step]]\nmap = \"input.x\"\n";
+
+fn durable(texts: [String; 3]) -> Memory {
+    let [server, flow, target] = texts;
+    Memory::default().file("server.toml", server).file("flows/a.toml", flow).file("flows/b.toml", target)
+}
+
+#[test]
+fn the_durable_files_are_sound_before_they_are_damaged() {
+    let source = durable([DURABLE[0].into(), DURABLE[1].into(), TARGET.into()]);
+    if let Err(faults) = load_from(&source, Path::new("server.toml")) {
+        panic!("{faults:#?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_durable_files_never_panic(which in 0usize..3, cuts in cuts()) {
+        let text = |index: usize, text: &str| if which == index { damaged(text, &cuts) } else { text.to_owned() };
+        let source = durable([text(0, DURABLE[0]), text(1, DURABLE[1]), text(2, TARGET)]);
+        if let Err(faults) = load_from(&source, Path::new("server.toml")) {
+            prop_assert!(!faults.is_empty());
+            prop_assert!(faults.iter().all(|fault| fault.line > 0 && fault.column > 0 && !fault.message.is_empty()));
+        }
+    }
+}
+
 #[test]
 fn places_inside_texts_are_right_with_either_line_end_and_with_escapes() {
     let flow = "name = \"a\"\nabout = \"A.\"\nhttp = \"GET /a\"\n[[step]]\ndatabase = \"fleet\"\nsql = \"\"\"\nSELECT 'é', \\\n   \\u00e9,\n  :nothing\n\"\"\"\n";

@@ -17,6 +17,8 @@ pub const MAX_ROWS: usize = 1_000_000;
 pub const MAX_BYTES: u64 = 1 << 30;
 /// Bytes of a request body for a direct flow.
 pub const BODY_BYTES: u64 = 1 << 20;
+/// Bytes of an idempotency key.
+pub const KEY_BYTES: usize = 255;
 /// Bytes of a request head.
 pub const HEAD_BYTES: usize = 32 * 1024;
 /// A configuration file.

@@ -62,8 +62,8 @@ impl Steps<'_> {
         if table.has("on_error") {
             checker.faults.add(&table.key_place("on_error"), "`on_error` does not go with `emit`: a full target holds this flow back");
         }
-        if self.cut_at.is_none_or(|cut| index < cut) && !self.is_scheduled {
-            let message = "`emit` hands on what a queue or a schedule started: it stands after a `queue` step or in a flow with [schedule]";
+        if self.cut_at.is_none_or(|cut| index < cut) && !self.only_scheduled {
+            let message = "`emit` hands on what a queue or a schedule started: it stands after a `queue` step, or in a flow with [schedule] and without `http`";
             checker.faults.add(&table.key_place("emit"), message);
         }
         let target = table.located("emit")?;

@@ -20,7 +20,8 @@ use super::step::Steps;
 pub(crate) struct Shape {
     /// Where the first `queue` step stands.
     pub(crate) cut_at: Option<usize>,
-    pub(crate) is_scheduled: bool,
+    /// It has a [schedule] and no `http`: every run is one of the schedule's.
+    pub(crate) only_scheduled: bool,
     pub(crate) has_watermark: bool,
     pub(crate) has_idempotency: bool,
 }
@@ -29,7 +30,7 @@ impl Shape {
     pub(crate) fn of(flow: &Table) -> Shape {
         Shape {
             cut_at: flow.tables("step").iter().position(|step| step.has("queue")),
-            is_scheduled: flow.has("schedule"),
+            only_scheduled: flow.has("schedule") && !flow.has("http"),
             has_watermark: flow.table("schedule").is_some_and(|schedule| schedule.has("watermark")),
             has_idempotency: flow.has("idempotency"),
         }
@@ -37,7 +38,7 @@ impl Shape {
 
     /// How it starts, how many steps it has, and what does not go together.
     pub(crate) fn check(&self, checker: &mut Checker<'_>, flow: &Table) {
-        if !flow.has("http") && !self.is_scheduled && self.cut_at != Some(0) && !flow.is_broken("step") {
+        if !flow.has("http") && !self.only_scheduled && self.cut_at != Some(0) && !flow.is_broken("step") {
             let message = "the flow lacks `http`: without it a flow runs by its [schedule], or takes what others emit (its first step is a `queue` step)";
             checker.faults.add(&flow.place, message);
         }

@@ -6,6 +6,7 @@
 //! 2. Every tenant that may start a flow may call what it emits to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use spillgate_model::{Datum, Type};
 
@@ -24,9 +25,11 @@ pub(crate) struct Checked {
     pub(crate) emits: Vec<Emitting>,
     /// By step that emits: a sample of what is handed on, where it is known.
     pub(crate) samples: BTreeMap<usize, Datum>,
+    /// It has no fault of its own.
+    pub(crate) is_sound: bool,
 }
 
-/// Finds the targets of all `emit` steps. The flows stand in name order.
+/// Finds the targets of all `emit` steps. The flows stand in name order; those without faults come back.
 pub(crate) fn connect(checker: &mut Checker<'_>, world: &World<'_>, taken: &Taken, mut all: Vec<Checked>) -> Vec<Flow> {
     let mut edges: Vec<(usize, usize, Place)> = Vec::new();
     let mut targets = BTreeSet::new();
@@ -34,18 +37,19 @@ pub(crate) fn connect(checker: &mut Checker<'_>, world: &World<'_>, taken: &Take
         for emitting in std::mem::take(&mut all[source].emits) {
             let Some(target) = target(checker, taken, &all, &emitting) else { continue };
             targets.insert(target);
-            check_target(checker, world, &all[source], &all[target].flow, &emitting);
+            if all[target].is_sound {
+                check_target(checker, world, &all[source], &all[target].flow, &emitting);
+            }
             if let (Some(from), Some(to)) = (&all[source].flow.queue, &all[target].flow.queue) {
                 edges.push((from.queue, to.queue, emitting.target.place.clone()));
             }
-            if let Action::Emit(emit) = &mut all[source].flow.steps[emitting.step].action {
+            if let Some(Action::Emit(emit)) = all[source].flow.steps.get_mut(emitting.step).map(|step| &mut step.action) {
                 emit.target = target;
             }
         }
     }
     rings(checker, world, &edges);
-    let flows: Vec<Flow> = all.into_iter().map(|checked| checked.flow).collect();
-    for (index, flow) in flows.iter().enumerate() {
+    for (index, Checked { flow, .. }) in all.iter().enumerate().filter(|(_, checked)| checked.is_sound) {
         if flow.http.is_none() && flow.schedule.is_none() && !targets.contains(&index) {
             checker.notes.push(format!(
                 "{}: nothing starts the flow {}: it has no `http` and no [schedule], and no flow emits to it",
@@ -54,7 +58,8 @@ pub(crate) fn connect(checker: &mut Checker<'_>, world: &World<'_>, taken: &Take
             ));
         }
     }
-    flows
+    // Without faults nothing is left out, and the targets' positions are those of the plan.
+    all.into_iter().filter(|checked| checked.is_sound).map(|checked| checked.flow).collect()
 }
 
 fn target(checker: &mut Checker<'_>, taken: &Taken, all: &[Checked], emitting: &Emitting) -> Option<usize> {
@@ -72,7 +77,8 @@ fn check_target(checker: &mut Checker<'_>, world: &World<'_>, source: &Checked, 
     if !takes_items(target) {
         checker.faults.add(place, format!("the flow {} takes no items: its first step must be a `queue` step", target.name));
     }
-    if target.effect == Effect::Write && source.flow.effect == Effect::Read {
+    // Callers are told by it whether a flow changes anything.
+    if target.effect == Effect::Write && source.flow.effect == Effect::Read && source.flow.http.is_some() {
         checker.faults.add(place, format!("the flow {} writes, so this one needs `effect = \"write\"`", target.name));
     }
     if target.idempotency.as_ref().is_some_and(|plan| plan.need == KeyNeed::Required) {
@@ -83,38 +89,36 @@ fn check_target(checker: &mut Checker<'_>, world: &World<'_>, source: &Checked, 
         let message = format!("tenant {} may call this flow but not {}, to which it emits", tenant.name, target.name);
         checker.faults.add(place, message);
     }
-    match source.samples.get(&emitting.step) {
-        Some(Datum::Map(fields)) => {
-            check_fields(checker, target, fields.iter().map(|(name, value)| (&**name, value)).collect(), &emitting.what)
+    let items = match source.samples.get(&emitting.step) {
+        Some(Datum::List(items)) => &items[..],
+        Some(item) => std::slice::from_ref(item),
+        None => &[],
+    };
+    for item in items {
+        if let Datum::Map(fields) = item {
+            check_fields(checker, target, fields, &emitting.what);
         }
-        Some(Datum::List(items)) => match items.first() {
-            Some(Datum::Map(fields)) => {
-                check_fields(checker, target, fields.iter().map(|(name, value)| (&**name, value)).collect(), &emitting.what)
-            }
-            _ => {}
-        },
-        _ => {}
     }
 }
 
 /// What is handed on is the input of the target, as a caller would send it.
-fn check_fields(checker: &mut Checker<'_>, target: &Flow, fields: BTreeMap<&str, &Datum>, place: &Place) {
+fn check_fields(checker: &mut Checker<'_>, target: &Flow, fields: &BTreeMap<Arc<str>, Datum>, place: &Place) {
     let sent = || target.inputs.iter().filter(|input| input.from_tenant.is_none());
-    for (name, value) in &fields {
-        let Some(input) = sent().find(|input| *input.name == **name) else {
+    for (name, value) in fields {
+        let Some(input) = sent().find(|input| input.name == *name) else {
             let near = did_you_mean(name, sent().map(|input| &*input.name));
             checker.faults.add(place, format!("the flow {} takes no `{}`{near}", target.name, printable(name)));
             continue;
         };
         if !fits(input, value) {
-            let kind = if input.list { format!("a list of {}", input.kind.name()) } else { input.kind.name().into() };
+            let kind = if input.list { format!("list of {}", input.kind.name()) } else { input.kind.name().into() };
             checker.faults.add(
                 place,
-                format!("`{name}` of the flow {} is {kind}, and {} is handed on", target.name, super::expression::kind_of(value)),
+                format!("`{name}` of the flow {} has the type {kind}, {} is handed on", target.name, super::expression::kind_of(value)),
             );
         }
     }
-    for input in sent().filter(|input| input.required && !fields.contains_key(&*input.name)) {
+    for input in sent().filter(|input| input.required && !fields.contains_key(&input.name)) {
         checker.faults.add(place, format!("the flow {} requires `{}`, which is not handed on", target.name, input.name));
     }
 }

@@ -62,11 +62,11 @@ fn flow(checker: &mut Checker<'_>, path: &Path, world: &World<'_>, taken: &mut T
     };
     let faults = checker.faults.count();
     taken.incomplete |= table.located("name").is_none();
-    let flow = checked(checker, &file, &table, world, taken)?;
-    (checker.faults.count() == faults).then_some(flow)
+    let checked = checked(checker, &file, &table, world, taken);
+    Checked { is_sound: checker.faults.count() == faults, ..checked }.into()
 }
 
-fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world: &World<'_>, taken: &mut Taken) -> Option<Checked> {
+fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world: &World<'_>, taken: &mut Taken) -> Checked {
     let writes = table.text("effect").value == "write";
     let name = table.located("name");
     if let Some(name) = &name {
@@ -122,7 +122,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
         file: file.path.clone(),
         inputs: inputs.into(),
     };
-    Some(Checked { flow, emits, samples })
+    Checked { flow, emits, samples, is_sound: false }
 }
 
 /// Inputs that nothing reads.

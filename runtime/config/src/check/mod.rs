@@ -21,6 +21,7 @@ mod schedule;
 mod server;
 mod statement;
 mod step;
+mod store;
 mod tenant;
 mod test;
 mod url;
@@ -182,6 +183,8 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
         World { databases: &known, tenants: &tenants, queues: &queues, http_hosts: &server.http_hosts, memory: server.memory.value };
     let flows = flow::flows(&mut checker, &roots, &server.flows, &world);
     tenant::check_flows(&mut checker, &tenants, &flows);
+    let together = store::Together { server: &server, queues: &queues, tenants: &tenants, flows: &flows };
+    store::check_together(&mut checker, &roots, &together);
     if !checker.faults.is_empty() {
         return Err(checker.faults.sorted());
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spillgate_model::limits::KEY_BYTES;
 use spillgate_model::units::show_duration;
 
 use crate::fault::did_you_mean;
@@ -18,8 +19,6 @@ use super::step::Steps;
 
 /// Most bytes of what `verify` finds: that there is a row is all that counts.
 const VERIFY_BYTES: usize = 64 << 10;
-/// Longest key a caller may send: the column holds it.
-const KEY_LENGTH: usize = 255;
 
 /// What `idempotency` is checked against.
 pub(crate) struct Around<'a> {
@@ -34,12 +33,12 @@ pub(crate) struct Around<'a> {
 pub(crate) fn idempotency(checker: &mut Checker<'_>, flow: &Table, steps: &mut Steps<'_>, around: &Around<'_>) -> Option<IdempotencyPlan> {
     let table = flow.table("idempotency")?;
     needs_effect(checker, flow, steps, "idempotency");
-    let need = match &*table.written_text("key")?.value {
+    let need = table.written_text("key").map(|written| match &*written.value {
         "required" => KeyNeed::Required,
         "optional" => KeyNeed::Optional,
         _ => KeyNeed::Derived,
-    };
-    if need == KeyNeed::Required && !around.has_endpoint {
+    });
+    if need == Some(KeyNeed::Required) && !around.has_endpoint {
         checker.faults.add(&table.place_of("key"), "nobody sends a key to a flow without `http`: \"optional\" or \"derived\"");
     }
     let (keep, derive_within) = (table.time("keep"), table.written_time("derive_within"));
@@ -55,7 +54,7 @@ pub(crate) fn idempotency(checker: &mut Checker<'_>, flow: &Table, steps: &mut S
     if table.has("database") && !table.has("verify") {
         checker.faults.add(&table.key_place("database"), "`database` says where `verify` runs, and there is none");
     }
-    Some(IdempotencyPlan { need, keep: keep.value, derive_within: derive_within.map(|within| within.value), record, verify })
+    Some(IdempotencyPlan { need: need?, keep: keep.value, derive_within: derive_within.map(|within| within.value), record, verify })
 }
 
 /// Neither means anything where nothing is done.
@@ -135,7 +134,7 @@ fn table_name(text: &str) -> Option<&str> {
 
 fn ddl(table: &str, driver: Driver) -> String {
     let (text, key, moment) = match driver {
-        Driver::Odbc => ("VARCHAR(64)", format!("VARCHAR({KEY_LENGTH})"), "TIMESTAMP"),
+        Driver::Odbc => ("VARCHAR(64)", format!("VARCHAR({KEY_BYTES})"), "TIMESTAMP"),
         Driver::Postgres => ("text", "text".into(), "timestamptz"),
         Driver::Sqlite => ("TEXT", "TEXT".into(), "TEXT"),
     };
@@ -235,8 +234,16 @@ pub(crate) fn note_unknown(
     cut: Option<&QueueCut>,
 ) {
     let told = plan.is_some_and(|plan| plan.record.is_some() || plan.verify.is_some());
-    let is_durable = plan.is_some() || cut.is_some();
-    if is_durable && !told && writing(around.proven).next().is_some() {
+    let is_durable = plan.is_some() || cut.is_some() || flow.has("schedule");
+    let calls = around.proven.iter().any(|(step, _)| matches!(&step.action, Action::Http(http) if http.method != "GET"));
+    if told && calls {
+        checker.notes.push(format!(
+            "{}: the flow {} calls a service beside its write: after a crash before the write the service is called again",
+            flow.place_of("idempotency").short(),
+            around.name
+        ));
+    }
+    if is_durable && !told && (calls || writing(around.proven).next().is_some()) {
         checker.notes.push(format!(
             "{}: a crash in the middle of a write of the flow {} ends as `unknown`: `idempotency` with `record` or `verify` would tell",
             flow.place_of("idempotency").short(),

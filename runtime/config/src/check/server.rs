@@ -35,6 +35,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, roots: &Roots) -> ServerPlan {
     checker.limit("server", "server.memory", &memory, ByteSize(memory.value).to_string());
     checker.limit("server", "server.cache", &cache, ByteSize(cache.value).to_string());
     checker.limit("server", "server.shutdown_grace", &shutdown_grace, show_duration(shutdown_grace.value));
+    checker.limit("server", "store.disk_limit", &disk_limit, ByteSize(disk_limit.value).to_string());
+    checker.limit("server", "store.disk_reserve", &disk_reserve, ByteSize(disk_reserve.value).to_string());
     let (listen, admin_listen) = (address(server, "listen"), address(server, "admin_listen"));
     if listen == admin_listen && listen.port() != 0 {
         checker

@@ -50,8 +50,8 @@ pub(crate) struct Steps<'a> {
     /// That step as proven.
     pub(crate) cut: Option<QueueCut>,
     pub(crate) emits: Vec<Emitting>,
-    /// The flow has a [schedule].
-    pub(crate) is_scheduled: bool,
+    /// The flow runs by its [schedule] only.
+    pub(crate) only_scheduled: bool,
     /// It has a `watermark`, and a statement reads it.
     pub(crate) has_watermark: bool,
     pub(crate) reads_watermark: bool,
@@ -73,7 +73,8 @@ impl<'a> Steps<'a> {
             writes,
             has_stale,
             paging,
-            used: vec![false; names.inputs.len()],
+            // An input whose name is taken has its fault already.
+            used: names.inputs.iter().map(|input| shape.system_names().contains(&&*input.name)).collect(),
             names,
             uncertain: false,
             statements: Vec::new(),
@@ -81,7 +82,7 @@ impl<'a> Steps<'a> {
             cut_at: shape.cut_at,
             cut: None,
             emits: Vec::new(),
-            is_scheduled: shape.is_scheduled,
+            only_scheduled: shape.only_scheduled,
             has_watermark: shape.has_watermark,
             reads_watermark: false,
             has_idempotency: shape.has_idempotency,
