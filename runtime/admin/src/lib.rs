@@ -3,14 +3,18 @@
 //! Invariants
 //! 1. Every request passes the one ordered stack in [`stack`]: Host and Origin, key, body, route.
 //! 2. No page shows a secret: connection strings, keys, header values, tenants' attributes and statements are not in [`pages`].
-//! 3. A change is logged with who, from where and how it ended, and ends by itself when its caller hangs up.
+//! 3. A change is carried through though its caller hangs up, and the log and the audit say who asked, from where, what was
+//!    before and after, and how it ended.
 //! 4. Everything is bounded: connections, heads, bodies, time for a head.
 //!
 //! It refuses: knowing the server beyond [`Operations`], and state of its own: pages are made from what is live.
 
+mod change;
 mod guard;
+mod metrics;
 mod operations;
 mod pages;
+mod queues;
 mod reply;
 mod serve;
 mod stack;

@@ -3,12 +3,15 @@
 //! Units stand last in names; a limit says where it comes from. Not here, on purpose: connection strings, keys,
 //! `on_connect` (it may hold passwords), statements, header values, URLs of `http` steps, values of tenants' attributes.
 
+pub(crate) mod audit;
+pub(crate) mod queues;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use spillgate_config::plan::{Action, Class, DatabasePlan, Driver, Effect, Flow, Limit, ServerPlan, Step, TenantPlan};
+use spillgate_config::plan::{Action, Class, DatabasePlan, Driver, Effect, Flow, KeyNeed, Limit, ServerPlan, Step, TenantPlan, When};
 use spillgate_config::{Fault, Plan};
 use spillgate_engine::DatabaseStatus;
 use spillgate_telemetry::{DatabaseMetrics, StatementOutcome};
@@ -59,6 +62,11 @@ struct FlowPage<'a> {
     steps: Vec<StepPage<'a>>,
     cached: bool,
     paged: bool,
+    /// What its `queue` step puts items into.
+    queue: Option<&'a str>,
+    idempotency: Option<&'static str>,
+    unique: bool,
+    schedule: Option<String>,
     memory_bytes: u64,
     file: Cow<'a, str>,
     version: String,
@@ -93,6 +101,17 @@ impl<'a> FlowPage<'a> {
             steps: flow.steps.iter().map(|step| StepPage::of(step, plan)).collect(),
             cached: flow.cache.is_some(),
             paged: flow.page.is_some(),
+            queue: flow.queue.as_ref().map(|cut| &*plan.queues[cut.queue].name),
+            idempotency: flow.idempotency.as_ref().map(|keys| match keys.need {
+                KeyNeed::Required => "required",
+                KeyNeed::Optional => "optional",
+                KeyNeed::Derived => "derived",
+            }),
+            unique: flow.unique.is_some(),
+            schedule: flow.schedule.as_ref().map(|schedule| match &schedule.when {
+                When::Every(time) => format!("every {} s", time.as_secs_f64()),
+                When::Cron(cron) => cron.written().to_owned(),
+            }),
             memory_bytes: flow.memory,
             file: flow.file.to_string_lossy(),
             version: format!("{:016x}", flow.version),
@@ -220,6 +239,9 @@ pub(crate) struct Tenant<'a> {
     rate: LimitPage<String>,
     in_flight: LimitPage<Amount>,
     memory_bytes: LimitPage<Amount>,
+    queued_items: LimitPage<Amount>,
+    queued_bytes: LimitPage<Amount>,
+    queued_disk_bytes: LimitPage<Amount>,
     from: String,
 }
 
@@ -239,6 +261,9 @@ impl<'a> Tenant<'a> {
             rate: LimitPage { limit: rate(plan), from: plan.rate.origin.to_string() },
             in_flight: amount(&plan.in_flight),
             memory_bytes: amount(&plan.memory),
+            queued_items: amount(&plan.queued.items),
+            queued_bytes: amount(&plan.queued.bytes),
+            queued_disk_bytes: amount(&plan.queued.disk),
             from: plan.origin.to_string(),
         }
     }
@@ -251,18 +276,25 @@ fn rate(plan: &TenantPlan) -> String {
     }
 }
 
-/// `GET /admin/v1/tenants/{id}/usage`.
+/// `GET /admin/v1/tenants/{id}/usage`: calls, bytes and items.
 #[derive(Serialize)]
 pub(crate) struct Usage {
     /// Of the calls that may come at once.
     rate: Used,
     in_flight: Used,
     memory: Used,
+    #[serde(rename = "queued.items")]
+    queued_items: Used,
+    #[serde(rename = "queued.bytes")]
+    queued_bytes: Used,
+    #[serde(rename = "queued.disk")]
+    queued_disk: Used,
 }
 
 #[derive(Serialize)]
 struct Used {
-    used: u64,
+    /// `null`: it is not known, for the store is not open.
+    used: Option<u64>,
     limit: Amount,
     from: String,
 }
@@ -273,17 +305,24 @@ pub(crate) struct Taken {
     pub(crate) rate_left: u64,
     pub(crate) in_flight: u64,
     pub(crate) memory: u64,
+    /// Of the store: items, their bytes, and disk.
+    pub(crate) queued: Option<[u64; 3]>,
 }
 
 impl Usage {
     pub(crate) fn of(plan: &TenantPlan, taken: &Taken) -> Self {
-        let used = |used: u64, limit: &Limit<u64>| Used { used, limit: Amount(limit.value), from: limit.origin.to_string() };
+        let used = |used: Option<u64>, limit: &Limit<u64>| Used { used, limit: Amount(limit.value), from: limit.origin.to_string() };
         let rate = plan.rate.value;
         let burst = if rate.calls == u64::MAX { u64::MAX } else { rate.burst };
+        let taken_of_rate = Some(burst.saturating_sub(taken.rate_left));
+        let queued = |index: usize| taken.queued.map(|queued| queued[index]);
         Usage {
-            rate: Used { used: burst.saturating_sub(taken.rate_left), limit: Amount(burst), from: plan.rate.origin.to_string() },
-            in_flight: used(taken.in_flight, &plan.in_flight),
-            memory: used(taken.memory, &plan.memory),
+            rate: Used { used: taken_of_rate, limit: Amount(burst), from: plan.rate.origin.to_string() },
+            in_flight: used(Some(taken.in_flight), &plan.in_flight),
+            memory: used(Some(taken.memory), &plan.memory),
+            queued_items: used(queued(0), &plan.queued.items),
+            queued_bytes: used(queued(1), &plan.queued.bytes),
+            queued_disk: used(queued(2), &plan.queued.disk),
         }
     }
 }
@@ -318,6 +357,7 @@ struct PlanPage<'a> {
     server: ServerPage<'a>,
     admins: Vec<&'a str>,
     databases: Vec<DatabaseSettings<'a>>,
+    queues: BTreeMap<&'a str, queues::QueueSettings>,
     tenants: Vec<Tenant<'a>>,
     flows: Vec<FlowPage<'a>>,
 }
@@ -349,6 +389,7 @@ impl<'a> Config<'a> {
                 server: ServerPage::of(&plan.server),
                 admins: plan.admins.iter().map(|admin| &*admin.name).collect(),
                 databases: plan.databases.iter().map(DatabaseSettings::of).collect(),
+                queues: plan.queues.iter().map(|queue| (&*queue.name, queues::QueueSettings::of(queue))).collect(),
                 tenants: plan.tenants.iter().map(Tenant::of).collect(),
                 flows: plan.flows.iter().map(|flow| FlowPage::of(flow, plan)).collect(),
             },

@@ -40,6 +40,14 @@ pub(crate) fn refusal(refusal: &Refusal, request_id: &str) -> Response {
     response
 }
 
+/// A JSON page, or why there is none.
+pub(crate) fn result<T: Serialize>(page: Result<T, &Refusal>, request_id: &str) -> Response {
+    match page {
+        Ok(page) => json(&page),
+        Err(error) => refusal(error, request_id),
+    }
+}
+
 /// Another method is needed.
 pub(crate) fn method_not_allowed(detail: &str, allow: &'static str, request_id: &str) -> Response {
     let mut response = refusal(&Refusal::new(Code::MethodNotAllowed, detail), request_id);

@@ -18,32 +18,41 @@ use spillgate_model::{Code, Refusal, problem};
 use spillgate_telemetry::happened;
 
 use crate::reply::{self, REQUEST_ID};
-use crate::{State, guard, pages};
+use crate::{State, change, guard, metrics, pages, queues};
 
 /// Bytes of a request body: nothing here takes more than a few words.
 const BODY_BYTES: usize = 16 * 1024;
 /// Beginnings of paths that the contract names and a later version answers.
-const LATER: &[&str] = &["/admin/v1/queues", "/admin/v1/breakers", "/admin/v1/audit", "/admin/v1/jobs"];
+const LATER: &[&str] = &["/admin/v1/breakers"];
 
 /// What the stack found out about a request.
 #[derive(Clone)]
-struct Asked {
-    id: Arc<str>,
-    admin: Arc<str>,
-    remote: SocketAddr,
+pub(crate) struct Asked {
+    pub(crate) id: Arc<str>,
+    pub(crate) admin: Arc<str>,
+    pub(crate) remote: SocketAddr,
 }
 
 /// Everything that is answered.
 pub(crate) fn router(state: Arc<State>) -> Router {
     Router::new()
-        .route("/metrics", read(get(metrics)))
+        .route("/metrics", read(get(metrics::metrics)))
         .route("/admin/v1/flows", read(get(flows)))
         .route("/admin/v1/databases", read(get(databases)))
         .route("/admin/v1/tenants", read(get(tenants)))
         .route("/admin/v1/tenants/{id}", get(tenant).fallback(tenant_changes_come_later))
         .route("/admin/v1/tenants/{id}/usage", read(get(usage)))
         .route("/admin/v1/config", read(get(config)))
-        .route("/admin/v1/reload", post(reload).fallback(only_post))
+        .route("/admin/v1/queues", read(get(queues::queues)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}", read(get(queues::lane)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}/purge", change(post(queues::purge)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}/pause", change(post(queues::pause)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}/resume", change(post(queues::resume)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}/dead", read(get(queues::dead)))
+        .route("/admin/v1/queues/{queue}/lanes/{tenant}/dead/replay", change(post(queues::replay)))
+        .route("/admin/v1/jobs/{id}/resolve", change(post(queues::resolve)))
+        .route("/admin/v1/audit", read(get(queues::audit)))
+        .route("/admin/v1/reload", change(post(reload)))
         .route("/problems/{code}", read(get(help)))
         .fallback(nothing_here)
         .layer(middleware::from_fn_with_state(state.clone(), stack))
@@ -52,6 +61,10 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 
 fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     route.fallback(only_get)
+}
+
+fn change(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(only_post)
 }
 
 /// The stack, in order.
@@ -86,13 +99,6 @@ async fn admit(state: &State, request: Request, id: &Arc<str>, remote: SocketAdd
     Ok(Request::from_parts(parts, Body::from(body.to_bytes())))
 }
 
-async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
-    let process = state.telemetry.process();
-    process.memory_reserved.set(state.engine.memory().used());
-    process.memory_limit.set(state.engine.live().plan.server.memory.value);
-    reply::text("text/plain; version=0.0.4; charset=utf-8", state.telemetry.render_metrics())
-}
-
 async fn flows(Shared(state): Shared<Arc<State>>) -> Response {
     reply::json(&pages::Flows::of(&state.engine.live().plan))
 }
@@ -124,7 +130,8 @@ async fn usage(Shared(state): Shared<Arc<State>>, Path(id): Path<String>, asked:
     match live.tenants.iter().find(|tenant| *tenant.plan.name == *id) {
         Some(tenant) => {
             let rate_left = tenant.gate.rate_remaining(tenant.plan.rate.value, state.engine.started().elapsed());
-            let taken = pages::Taken { rate_left, in_flight: tenant.gate.in_flight(), memory: tenant.gate.memory() };
+            let queued = queues::queued_by(&state, &id);
+            let taken = pages::Taken { rate_left, in_flight: tenant.gate.in_flight(), memory: tenant.gate.memory(), queued };
             reply::json(&pages::Usage::of(&tenant.plan, &taken))
         }
         None => no_such_tenant(&asked),
@@ -144,12 +151,13 @@ async fn reload(Shared(state): Shared<Arc<State>>, asked: axum::Extension<Asked>
     let work = {
         let (state, asked) = (state.clone(), asked.0.clone());
         async move {
+            let before = state.operations.standing().applied;
             let result = state.operations.reload().await;
-            let outcome = match &result {
-                Ok(version) => format!("applied, version {version}"),
-                Err(faults) => format!("refused, {} faults", faults.len()),
+            let (versions, outcome) = match &result {
+                Ok(version) => ((Some(before), Some(version.clone())), "done".to_owned()),
+                Err(faults) => ((None, None), format!("refused, {} faults", faults.len())),
             };
-            happened::admin_change(&asked.admin, asked.remote.ip(), "reload", &outcome);
+            change::keep(&state, &asked, "reload", String::new(), versions, outcome).await;
             result
         }
     };
@@ -184,7 +192,7 @@ async fn only_get(asked: axum::Extension<Asked>) -> Response {
 }
 
 async fn only_post(asked: axum::Extension<Asked>) -> Response {
-    reply::method_not_allowed("A reload is asked for with POST.", "POST", &asked.id)
+    reply::method_not_allowed("This is asked for with POST.", "POST", &asked.id)
 }
 
 async fn tenant_changes_come_later(method: Method, asked: axum::Extension<Asked>) -> Response {

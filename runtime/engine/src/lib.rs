@@ -155,6 +155,11 @@ impl Engine {
         }
         self.inner.durability.store().map(|_| None)
     }
+    /// Room for one more item of a lane under the limits in force, such as for a dead letter that is replayed.
+    pub fn lane_room(&self, _live: &Live, _lane: &spillgate_queue::LaneName, _bytes: u64) -> Result<Room, Refusal> {
+        self.inner.durability.store()?;
+        Err(Refusal::new(spillgate_model::Code::UnknownJob, "The plan that runs has no such lane."))
+    }
     /// A job of this tenant. `unknown_job`: there is none, or it is another's; `result_gone`: nothing but its state is kept.
     pub async fn job(&self, _live: &Live, _tenant: usize, _id: &str) -> Result<JobView, Refusal> {
         self.inner.durability.store()?;

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use spillgate_config::load_from;
 use spillgate_config::source::Memory;
 use spillgate_engine::SeatCounts;
+use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes, Waits};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 
 use super::*;
+use crate::operations::{AuditEntry, Change};
 
 /// Every secret of the plan has this in it.
 const SECRET: &str = "sup3rs3cret";
@@ -26,8 +28,12 @@ driver = "postgres"
 connection = "env:CONNECTION"
 access = "read-write"
 on_connect = ["SET ROLE sup3rs3cret_role"]
+[queue.bookings]
+items = 50_000
+dead_letters = { items = 1_000, keep = "7d" }
 [tenant.agent]
 keys = ["env:AGENT_KEY"]
+queued = { items = 10_000 }
 class = "agent"
 attributes = { company = "sup3rs3cret company" }
 rate = "600/min"
@@ -91,6 +97,85 @@ fn shown(page: &impl Serialize) -> Value {
     steady(serde_json::to_value(page).expect("a page is JSON"))
 }
 
+const JOB: JobId = JobId { lane: 0x2f, sequence: 0x1a };
+
+fn lane(queue: &str, tenant: &str, waiting: u64) -> LaneStatus {
+    let mut ended = [0; JobState::ALL.len()];
+    (ended[JobState::Succeeded as usize], ended[JobState::Dead as usize]) = (40, 1);
+    LaneStatus {
+        name: LaneName { queue: queue.into(), tenant: tenant.into() },
+        number: 0x2f,
+        waiting,
+        set_aside: 1,
+        running: 2,
+        dead: 1,
+        bytes: waiting * 1_024,
+        disk: 131_072,
+        oldest_age: (waiting > 0).then(|| Duration::from_secs(95)),
+        paused: false,
+        waits: if waiting > 0 { Waits::Backoff } else { Waits::Empty },
+        waits_for: Duration::from_millis(1_500),
+        appended: 49,
+        ended,
+    }
+}
+
+fn store_status() -> StoreStatus {
+    StoreStatus {
+        health: Health::DiskLow { free: 10, reserve: 20 },
+        disk_limit: 2 << 30,
+        disk_used: 3 << 16,
+        extents_total: 32_000,
+        extents_free: 31_996,
+        extents_quarantined: 1,
+        batches: 50,
+        syncs: 51,
+        appended: 147,
+        ended: 123,
+        moved: 4,
+        keys: 9,
+        volume_free: 10,
+        sync_times: SyncTimes::default(),
+        recovered: Recovered {
+            lanes: 3,
+            waiting: 5,
+            cut_bytes: 77,
+            cut_records: 1,
+            quarantined_extents: 1,
+            missing_files: vec!["extents-0003".into()],
+            remarks: vec!["The head was rebuilt.".into()],
+        },
+    }
+}
+
+fn letter() -> DeadLetter {
+    let problem = r#"{"type":"/problems/database_error","code":"database_error","status":502}"#;
+    DeadLetter { job: JOB, outcome: Some(problem.into()), age: Duration::from_secs(60), bytes: 1_024, attempts: 5 }
+}
+
+fn replayed() -> queues::Replayed {
+    let replayed = vec![queues::ReplayedLetter { letter: JOB.to_string(), job: "2f-2b".into() }];
+    let refused = vec![queues::RefusedLetter { letter: "2f-1b".into(), code: "queue_full", detail: "The queue is full.".into() }];
+    queues::Replayed { replayed, refused, more: true }
+}
+
+fn entry() -> AuditEntry {
+    let change = Change {
+        who: "alice".into(),
+        remote: std::net::Ipv4Addr::LOCALHOST.into(),
+        action: "pause".into(),
+        subject: "queues/bookings/lanes/agent".into(),
+        from: Some("running".into()),
+        to: Some("paused".into()),
+        outcome: "done".into(),
+    };
+    AuditEntry { number: 12, at_ms: 1_795_000_000_000, change }
+}
+
+fn changed<T>(value: T) -> audit::Changed<T> {
+    audit::Changed { value, audited: true }
+}
+
 /// Every page of one plan.
 fn all_pages() -> Value {
     let plan = plan();
@@ -108,7 +193,8 @@ fn all_pages() -> Value {
         last_error: None,
     };
     let tenant = &plan.tenants[0];
-    let taken = Taken { rate_left: 57, in_flight: 2, memory: 65_536 };
+    let taken = Taken { rate_left: 57, in_flight: 2, memory: 65_536, queued: Some([7, 5_120, 131_072]) };
+    let (store, lanes) = (store_status(), [lane("(direct)", "agent", 0), lane("bookings", "agent", 6), lane("gone", "agent", 1)]);
     let fault = Fault { file: "/etc/spillgate/flows/truck_position.toml".into(), line: 3, column: 1, message: "unknown key".into() };
     let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()] };
     json!({
@@ -117,6 +203,15 @@ fn all_pages() -> Value {
         "/admin/v1/tenants": shown(&Tenants { tenants: vec![Tenant::of(tenant)] }),
         "/admin/v1/tenants/agent/usage": shown(&Usage::of(tenant, &taken)),
         "/admin/v1/config": shown(&Config::of(&plan, &standing)),
+        "/admin/v1/queues": shown(&queues::Queues::of(&plan, &queues::Known::Open(&store, &lanes))),
+        "/admin/v1/queues (could not be opened)": shown(&queues::Queues::of(&plan, &queues::Known::Unusable("no such folder"))),
+        "/admin/v1/queues/bookings/lanes/agent": shown(&queues::LanePage::of(&lanes[1])),
+        "/admin/v1/queues/bookings/lanes/agent/dead?limit=1": shown(&queues::Dead::of(vec![letter()], 1)),
+        "/admin/v1/queues/bookings/lanes/agent/purge": shown(&changed(queues::Purged { purged: 6 })),
+        "/admin/v1/queues/bookings/lanes/agent/pause": shown(&changed(queues::Paused { paused: true, forgotten_at_restart: None })),
+        "/admin/v1/queues/bookings/lanes/agent/dead/replay": shown(&changed(replayed())),
+        "/admin/v1/jobs/2f-1a/resolve": shown(&changed(queues::Resolved::of(JOB, JobState::Succeeded))),
+        "/admin/v1/audit?limit=1": shown(&audit::Audit::of(vec![entry()], 1)),
         "/admin/v1/reload": shown(&Reloaded { version: plan.version.clone(), kept: standing.kept.clone() }),
     })
 }

@@ -1,0 +1,70 @@
+//! Changes: carried through whoever listens, logged, and put into the audit.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::response::Response;
+use serde::Serialize;
+use spillgate_model::{Code, Refusal};
+use spillgate_telemetry::happened;
+
+use crate::operations::Change;
+use crate::pages::audit::Changed;
+use crate::stack::Asked;
+use crate::{State, reply};
+
+/// What a change came to.
+pub(crate) struct Effect<T> {
+    /// For the caller.
+    pub(crate) value: T,
+    /// How it was before, and how it is now.
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+}
+
+/// Carries a change through on a task of its own, keeps who asked for it and how it ended, and answers.
+pub(crate) async fn carry_through<T: Serialize + Send + 'static>(
+    state: &Arc<State>,
+    asked: &Asked,
+    action: &'static str,
+    subject: String,
+    work: impl Future<Output = Result<Effect<T>, Refusal>> + Send + 'static,
+) -> Response {
+    let task = {
+        let (state, asked) = (state.clone(), asked.clone());
+        async move {
+            let result = work.await;
+            let (from, to, outcome, result) = match result {
+                Ok(effect) => (effect.from, effect.to, "done".to_owned(), Ok(effect.value)),
+                Err(refusal) => (None, None, refusal.to_string(), Err(refusal)),
+            };
+            let audited = keep(&state, &asked, action, subject, (from, to), outcome).await;
+            result.map(|value| Changed { value, audited })
+        }
+    };
+    match tokio::spawn(task).await {
+        Ok(result) => reply::result(result.as_ref(), &asked.id),
+        Err(_) => reply::refusal(&Refusal::new(Code::Internal, "The change broke off; look at what it changed."), &asked.id),
+    }
+}
+
+/// Logs a change and puts it into the audit: whether that has it now.
+pub(crate) async fn keep(
+    state: &State,
+    asked: &Asked,
+    action: &'static str,
+    subject: String,
+    (from, to): (Option<String>, Option<String>),
+    outcome: String,
+) -> bool {
+    let shown = if subject.is_empty() { action.to_owned() } else { format!("{action} {subject}") };
+    let change_to = to.as_deref().map_or_else(|| outcome.clone(), |to| format!("{outcome}: {to}"));
+    happened::admin_change(&asked.admin, asked.remote.ip(), &shown, &change_to);
+    let (who, remote) = (asked.admin.to_string(), asked.remote.ip());
+    let change = Change { who, remote, action: action.to_owned(), subject, from, to, outcome };
+    let kept = state.operations.record(change).await;
+    if let Err(why) = &kept {
+        tracing::error!(why, action, "a change could not be put into the audit");
+    }
+    kept.is_ok()
+}
