@@ -5,7 +5,8 @@
 //!   with, under that problem's status, with `job` in it.
 //! * A look at a job: 200 `{"job":…}` with `result` or `error` once it has ended; 410 `result_gone` with `job` in it where its
 //!   result is no longer kept.
-//! * A cancelled job: 200 `{"job":…}` with its final state, which is an earlier one where there was one.
+//! * A wish to cancel: 200 `{"job":…}` with its final state, which is an earlier one where it had ended; 409 `conflict_running` with
+//!   `job` in it while it is at work.
 
 use serde_json::Value as Json;
 use spillgate_engine::JobView;
@@ -67,9 +68,13 @@ pub(crate) fn of_look(view: &JobView, request_id: &str) -> JobReply {
     }
 }
 
-/// The reply to a wish to cancel: only how it stands now.
-pub(crate) fn of_cancel(view: &JobView) -> JobReply {
-    whole(view, None)
+/// The reply to a wish to cancel.
+pub(crate) fn of_cancel(view: &JobView, request_id: &str) -> JobReply {
+    if view.state.is_end() {
+        return whole(view, None);
+    }
+    let detail = "The job is at work and can no longer be cancelled; it will end by itself.";
+    refused(view, &Refusal::new(Code::ConflictRunning, detail), request_id)
 }
 
 fn whole(view: &JobView, value: Option<(&str, &[u8])>) -> JobReply {
@@ -112,4 +117,97 @@ fn ended_with(view: &JobView, stored: &[u8], request_id: &str) -> JobReply {
     let mut body = Json::Object(problem).to_string().into_bytes();
     problem::add(&mut body, "job", &job(view));
     JobReply { status, problem: Some(code.unwrap_or(Code::Internal)), retry_after_ms, location: None, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillgate_queue::JobId;
+
+    use super::*;
+
+    fn view(state: JobState, outcome: Option<&'static str>, outcome_gone: bool) -> JobView {
+        let outcome = outcome.map(|text| text.as_bytes().into());
+        JobView { id: JobId { lane: 0x2f, sequence: 0x1a }, state, outcome, outcome_gone }
+    }
+
+    fn text(reply: &JobReply) -> &str {
+        std::str::from_utf8(&reply.body).expect("JSON is UTF-8")
+    }
+
+    fn json(reply: &JobReply) -> Json {
+        serde_json::from_slice(&reply.body).expect("JSON")
+    }
+
+    const STORED: &str = r#"{"type":"/problems/database_error","title":"t","status":502,"code":"database_error","detail":"d","scope":"database","retryable":true,"retry_after_ms":1500,"advice":"a","request_id":"job"}"#;
+
+    #[test]
+    fn a_job_that_has_not_ended_is_followed() {
+        for state in [JobState::Queued, JobState::Running] {
+            let reply = of_call(&view(state, None, false), "r-1");
+            let job = format!(r#"{{"job":{{"id":"2f-1a","state":"{}","href":"/api/jobs/2f-1a"}}}}"#, state.name());
+            assert_eq!((reply.status, reply.location.as_deref(), text(&reply)), (202, Some("/api/jobs/2f-1a"), job.as_str()));
+            assert_eq!(
+                (of_look(&view(state, None, false), "r-1").status, text(&of_look(&view(state, None, false), "r-1"))),
+                (200, job.as_str())
+            );
+        }
+    }
+
+    #[test]
+    fn c1_a_result_is_passed_on_byte_for_byte() {
+        let exact = r#"{"rows":[{"ID":"9007199254740993","X":1.10}],"row_count":1,"truncated":false}"#;
+        for reply in [of_call, of_look].map(|reply| reply(&view(JobState::Succeeded, Some(exact), false), "r-1")) {
+            let job = r#"{"id":"2f-1a","state":"succeeded","href":"/api/jobs/2f-1a"}"#;
+            assert_eq!((reply.status, reply.problem, text(&reply)), (200, None, format!(r#"{{"job":{job},"result":{exact}}}"#).as_str()));
+        }
+    }
+
+    #[test]
+    fn a_call_whose_job_failed_in_time_is_answered_with_its_problem() {
+        let reply = of_call(&view(JobState::Dead, Some(STORED), false), "r-1");
+        assert_eq!((reply.status, reply.problem, reply.retry_after_ms), (502, Some(Code::DatabaseError), Some(1_500)));
+        let problem = json(&reply);
+        assert_eq!((&problem["request_id"], &problem["job"]["state"], &problem["detail"]), (&"r-1".into(), &"dead".into(), &"d".into()));
+        let look = of_look(&view(JobState::Dead, Some(STORED), false), "r-1");
+        assert_eq!((look.status, look.problem), (200, None), "the look itself succeeded");
+        assert_eq!((&json(&look)["error"]["code"], &json(&look)["job"]["state"]), (&"database_error".into(), &"dead".into()));
+    }
+
+    #[test]
+    fn an_end_that_left_no_problem_says_what_it_was() {
+        for (state, status, code) in [
+            (JobState::Failed, 500, Code::Internal),
+            (JobState::Expired, 504, Code::DeadlineExceeded),
+            (JobState::Shed, 429, Code::QueueFull),
+            (JobState::Purged, 503, Code::Stopped),
+            (JobState::Unknown, 504, Code::OutcomeUnknown),
+        ] {
+            let reply = of_call(&view(state, None, false), "r-1");
+            assert_eq!((reply.status, reply.problem, &json(&reply)["job"]["state"]), (status, Some(code), &state.name().into()));
+            assert_eq!(reply.retry_after_ms.is_none(), json(&reply)["retry_after_ms"].is_null());
+            assert_eq!(json(&of_look(&view(state, None, false), "r-1"))["error"]["code"], code.name());
+        }
+        let broken = of_call(&view(JobState::Failed, Some("{"), false), "r-1");
+        assert_eq!((broken.status, broken.problem), (500, Some(Code::Internal)));
+        let cancelled = of_call(&view(JobState::Cancelled, None, false), "r-1");
+        assert_eq!((cancelled.status, cancelled.problem), (200, None), "its caller wanted it");
+    }
+
+    #[test]
+    fn a_result_that_was_pushed_out_is_gone_and_the_final_state_is_not() {
+        for reply in [of_call, of_look].map(|reply| reply(&view(JobState::Succeeded, None, true), "r-1")) {
+            assert_eq!((reply.status, reply.problem), (410, Some(Code::ResultGone)));
+            assert_eq!(json(&reply)["job"]["state"], "succeeded");
+        }
+    }
+
+    #[test]
+    fn what_is_at_work_cannot_be_cancelled() {
+        let reply = of_cancel(&view(JobState::Running, None, false), "r-1");
+        assert_eq!((reply.status, reply.problem, &json(&reply)["job"]["state"]), (409, Some(Code::ConflictRunning), &"running".into()));
+        for state in [JobState::Cancelled, JobState::Succeeded, JobState::Dead] {
+            let reply = of_cancel(&view(state, None, false), "r-1");
+            assert_eq!((reply.status, &json(&reply)["job"]["state"]), (200, &state.name().into()));
+        }
+    }
 }

@@ -55,7 +55,7 @@ pub(crate) fn respond(trail: Trail<'_>, ended: Result<Ended, Denied>, closing: b
         Ok(Ended::Job { asked, job, memory, waited }) => {
             let made = match asked {
                 Asked::Look => job_reply::of_look(&job, &trail.id),
-                Asked::Cancel => job_reply::of_cancel(&job),
+                Asked::Cancel => job_reply::of_cancel(&job, &trail.id),
             };
             applied(job_reply(trail, made, Duration::ZERO, memory.map(Ok)), waited)
         }

@@ -82,7 +82,7 @@ codes! {
     UnknownJob "unknown_job" 404 Caller No "No such job" "Check the job id; a job is visible only to the tenant that started it.";
     Empty "empty" 404 Caller No "Nothing found" "Check the identifiers you sent; nothing matches them, and the same call will find nothing again.";
     ResultGone "result_gone" 410 Caller No "The result is no longer kept" "Read the data with another flow; the job ended and its result was dropped.";
-    ConflictRunning "conflict_running" 409 Caller After "The first call with this key still runs" "Wait and repeat with the same key; a new key would do the work twice.";
+    ConflictRunning "conflict_running" 409 Caller After "The work still runs" "Wait and ask again with the same key or for the same job; a new key would do the work twice.";
     ConflictUnique "conflict_unique" 409 Flow No "This was already done for the same business key" "Read the current state and do not repeat the work under another key; it was already done.";
     KeyReused "key_reused" 422 Caller No "The key was used with another input" "Send a fresh idempotency key for a different input, or the first input with this key.";
     KeyRequired "key_required" 400 Caller No "An idempotency key is required" "Send an Idempotency-Key header with a value of your own for this piece of work.";
