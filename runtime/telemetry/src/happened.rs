@@ -185,6 +185,11 @@ pub fn interrupted_resolved(telemetry: &Telemetry, flow: &str, job: &str, by: Re
     }
 }
 
+/// The end of a call with a key could not be kept: after the next start it is looked into.
+pub fn end_not_kept(job: &str, end: &str, detail: &str) {
+    tracing::error!(job, end, detail, "end not kept");
+}
+
 /// A schedule's tick came, or did not.
 pub fn schedule_tick(telemetry: &Telemetry, flow: &str, tick: Tick) {
     let durable = telemetry.durable();
