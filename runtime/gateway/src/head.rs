@@ -10,8 +10,6 @@ use crate::prefer;
 
 /// Longest run name.
 const RUN_BYTES: usize = 128;
-/// Longest idempotency key.
-const KEY_BYTES: usize = 255;
 
 /// The headers that mean something here.
 #[derive(Debug, Default)]
@@ -47,7 +45,7 @@ impl<'a> Head<'a> {
                 "spillgate-deadline-ms" => once(&mut head.deadline, name, milliseconds(value)?)?,
                 "spillgate-run" => once(&mut head.run, name, visible(name, value, RUN_BYTES)?)?,
                 "spillgate-depth" => once(&mut head.depth, name, depth(value)?)?,
-                "idempotency-key" => once(&mut head.key, name, visible(name, value, KEY_BYTES)?)?,
+                "idempotency-key" => once(&mut head.key, name, visible(name, value, limits::KEY_BYTES)?)?,
                 "prefer" if head.wait.is_none() => head.wait = prefer::wait(value)?,
                 "traceparent" => head.trace = std::str::from_utf8(value).ok().and_then(TraceContext::below),
                 "content-encoding" => head.encoded = !value.eq_ignore_ascii_case(b"identity"),
@@ -146,7 +144,7 @@ mod tests {
             [("spillgate-run", &long)],
             [("idempotency-key", "")],
             [("idempotency-key", "two words")],
-            [("idempotency-key", &"k".repeat(KEY_BYTES + 1))],
+            [("idempotency-key", &"k".repeat(limits::KEY_BYTES + 1))],
             [("spillgate-depth", "256")],
             [("spillgate-depth", "-1")],
             [("spillgate-depth", "")],
@@ -164,7 +162,7 @@ mod tests {
             assert_eq!(code(&[(name, value)]), None, "{name}");
             assert_eq!(code(&[(name, value), (name, value)]), Some(Code::Malformed), "{name} twice");
         }
-        assert_eq!(code(&[("idempotency-key", &"k".repeat(KEY_BYTES))]), None);
+        assert_eq!(code(&[("idempotency-key", &"k".repeat(limits::KEY_BYTES))]), None);
         for coding in ["gzip, chunked", "identity"] {
             assert_eq!(code(&[("transfer-encoding", coding)]), Some(Code::Malformed), "{coding}");
         }

@@ -19,6 +19,7 @@ async fn document(face: &Face, key: &str) -> Json {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_document_is_the_golden_file() {
     let face = Face::start().await;
+    face.reload_with("order", crate::support::ORDER);
     let made = serde_json::to_string_pretty(&document(&face, "agent-key").await).expect("JSON") + "\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/face/openapi.golden.json");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -40,6 +41,7 @@ async fn the_document_shows_what_this_caller_may_call_and_no_more() {
     assert_eq!(names(&narrow), ["echo_body", "echo", "slow"]);
     let text = narrow.to_string();
     assert!(!text.contains("company") && !text.contains("SELECT") && !text.contains("fleet"), "{text}");
+    assert!(!text.contains("/api/jobs"), "it has no durable flow");
     assert_eq!(narrow["paths"]["/api/echo/{id}"]["get"]["x-spillgate-limits"]["in_flight"], 1);
     assert_eq!(all["paths"]["/api/echo/{id}"]["put"]["parameters"][0]["name"], "id", "one name for one place");
 }

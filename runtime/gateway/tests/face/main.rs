@@ -2,6 +2,7 @@
 
 mod calls;
 mod document;
+mod durable;
 mod lifetime;
 mod limits;
 mod support;

@@ -11,6 +11,9 @@ use serde_json::Value as Json;
 use spillgate_config::Plan;
 use spillgate_engine::{Engine, LiveTenant, MakeDatabase};
 use spillgate_gateway::{Gateway, GatewayOptions};
+use spillgate_queue::clock::MachineClock;
+use spillgate_queue::disk::simulated::SimulatedDisk;
+use spillgate_queue::{Store, StoreOptions};
 use spillgate_sqlite::{Sqlite, SqliteOptions};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -56,7 +59,12 @@ attributes = { company = "BOREAL" }
 memory = "8MiB"
 rate = { rate = "2/min", burst = 2 }
 in_flight = 1
-flows = ["echo*", "slow"]
+flows = ["echo*", "slow", "order"]
+[queue.orders]
+items = 3
+max_item = "2MiB"
+attempts = 1
+workers = 2
 "#;
 
 /// Gives back what it was given, typed.
@@ -140,6 +148,28 @@ database = "fleet"
 sql = "INSERT INTO NOTE (TRUCK, TEXT) VALUES (:truck, :text)"
 "#;
 
+/// Done by workers, once a key.
+pub(crate) const ORDER: &str = r#"
+name = "order"
+http = "POST /orders"
+effect = "write"
+deadline = "5s"
+idempotency = { key = "optional", keep = "1h" }
+[input.truck]
+type = "integer"
+[input.text]
+type = "text"
+[[step]]
+queue = "orders"
+[[step]]
+name = "note"
+database = "fleet"
+sql = "INSERT INTO NOTE (TRUCK, TEXT) VALUES (:truck, :text) RETURNING TRUCK AS ID"
+columns = { ID = "integer" }
+max_rows = 1
+max_bytes = "4KiB"
+"#;
+
 /// More rows than a socket holds.
 pub(crate) const BULK: &str = r#"
 name = "bulk"
@@ -162,7 +192,7 @@ pub(crate) struct Face {
     pub(crate) telemetry: Telemetry,
     pub(crate) stop: CancellationToken,
     pub(crate) served: JoinHandle<()>,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Face {
@@ -178,7 +208,7 @@ impl Face {
             std::fs::write(folder.join("flows").join(name).with_extension("toml"), flow).expect("a flow file");
         }
         let database = rusqlite::Connection::open(folder.join("fleet.db")).expect("a database");
-        database.execute_batch("CREATE TABLE NOTE (TRUCK INTEGER, TEXT TEXT)").expect("a table");
+        database.execute_batch("CREATE TABLE NOTE (TRUCK INTEGER CHECK (TRUCK <> 13), TEXT TEXT)").expect("a table");
         let telemetry = Telemetry::start(TelemetryOptions::default()).expect("telemetry");
         let engine = Engine::start(load(&folder), make_database(), telemetry.clone(), [7; 32]).expect("the engine starts");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -187,6 +217,22 @@ impl Face {
         let gateway = Gateway::new(engine.clone(), telemetry.clone(), options);
         let served = tokio::spawn(gateway.serve(listener, stop.clone()));
         Face { address, engine, telemetry, stop, served, folder }
+    }
+
+    /// The same with a durable flow and a store that serves, on a disk in memory.
+    pub(crate) async fn start_durable() -> (Face, Store, Arc<SimulatedDisk>) {
+        let face = Face::start().await;
+        face.reload_with("order", ORDER);
+        let disk = Arc::new(SimulatedDisk::new(7));
+        let store = open(&disk);
+        face.engine.attach_store(store.clone());
+        (face, store, disk)
+    }
+
+    /// How often that truck was noted.
+    pub(crate) fn notes(&self, truck: i64) -> i64 {
+        let database = rusqlite::Connection::open(self.folder.join("fleet.db")).expect("a database");
+        database.query_row("SELECT COUNT(*) FROM NOTE WHERE TRUCK = ?1", [truck], |row| row.get(0)).expect("a count")
     }
 
     /// Writes a flow file and puts the plan in place that comes of it.
@@ -241,6 +287,13 @@ impl Drop for Face {
     }
 }
 
+/// A store that may hold 16 MiB.
+pub(crate) fn open(disk: &Arc<SimulatedDisk>) -> Store {
+    let options =
+        StoreOptions { disk: disk.clone(), clock: Arc::new(MachineClock::default()), disk_limit: 16 << 20, disk_reserve: 1 << 20 };
+    Store::open(options).expect("the store opens")
+}
+
 fn new_folder() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("spillgate-face-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -272,6 +325,11 @@ pub(crate) fn with_body(method: &str, key: &str, path: &str, body: &str) -> Stri
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
+/// The same request with further header lines.
+pub(crate) fn with(request: &str, headers: &str) -> String {
+    request.replacen("Host: x\r\n", &format!("Host: x\r\n{headers}"), 1)
+}
+
 /// One connection.
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
@@ -293,6 +351,22 @@ impl Wire {
                 }
                 let count = self.stream.read_buf(&mut self.read).await.expect("it can be read");
                 assert!(count > 0, "the connection ended within a reply: {}", String::from_utf8_lossy(&self.read));
+            }
+        })
+        .await
+    }
+
+    /// The next reply to a HEAD: nothing follows its head.
+    pub(crate) async fn head(&mut self) -> Reply {
+        patiently("a head", async {
+            loop {
+                if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
+                    let head = String::from_utf8_lossy(&self.read.drain(..end + 4).collect::<Vec<_>>()).into_owned();
+                    let status = head[9..12].parse().expect("a status");
+                    return Reply { status, head, body: String::new() };
+                }
+                let count = self.stream.read_buf(&mut self.read).await.expect("it can be read");
+                assert!(count > 0, "the connection ended within a reply");
             }
         })
         .await
