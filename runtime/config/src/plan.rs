@@ -243,7 +243,7 @@ pub struct Flow {
     pub tests: Vec<FlowTest>,
     /// Hash of the file's content and of every file it names.
     pub version: u64,
-    /// Bytes reserved for a call: the sum of its steps' `max_bytes`, twice where an expression reads rows.
+    /// Bytes reserved for a call: the sum of its steps' `max_bytes`, twice where an expression reads rows, and its queue's `max_item`.
     pub memory: u64,
     pub file: Arc<PathBuf>,
 }

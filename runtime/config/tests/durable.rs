@@ -6,6 +6,7 @@ use std::time::Duration;
 use spillgate_config::plan::{Action, Flow, KeyNeed, Origin, Piece, QueuePlan, SqlText, When, WhenFull};
 use spillgate_config::source::{Memory, Source};
 use spillgate_config::{Plan, explain, load_from};
+use spillgate_model::Type;
 
 const SERVER: &str = r#"
 [store]
@@ -281,7 +282,7 @@ effect = "write"
 [schedule]
 every = "5min"
 tenant = "night"
-watermark = "size(steps.new.rows) > 0 ? steps.new.rows[size(steps.new.rows) - 1].SEEN : null"
+watermark = "steps.new.rows[-1].SEEN"
 [input.company]
 from = "tenant.company"
 [input.most]
@@ -323,7 +324,8 @@ fn a_schedule_runs_a_flow_without_a_caller_and_hands_on_what_it_finds() {
     let schedule = sync.schedule.as_ref().expect("it has one");
     assert!(matches!(schedule.when, When::Every(every) if every == Duration::from_secs(300)));
     assert_eq!(&*plan.tenants[schedule.tenant].name, "night");
-    assert!(schedule.watermark.is_some());
+    assert_eq!(schedule.watermark.as_ref().map(|mark| mark.text()), Some("steps.new.rows[-1].SEEN"));
+    assert_eq!(schedule.watermark_type, Some(Type::Timestamp), "its text is bound as what it is");
     let Action::Sql(sql) = &sync.steps[0].action else { panic!("a statement") };
     let text = "SELECT ID, SEEN FROM T WHERE (<Watermark> IS NULL OR SEEN > <Watermark>) AND C = <0> AND N < <1> ORDER BY SEEN";
     assert_eq!(render(&sql.text), text);

@@ -35,10 +35,10 @@ const OPERATORS: &[&str] = &[
     operators::IN,
 ];
 
-/// Checks a program and collects the paths it reads.
-pub(crate) fn check(program: &Program, text: &str) -> Result<Names, ExpressionError> {
+/// Checks a program's tree and collects the paths it reads.
+pub(crate) fn check(program: &Program, tree: &IdedExpr, text: &str) -> Result<Names, ExpressionError> {
     let mut checker = Checker { program, text, paths: BTreeSet::new(), variables: Vec::new(), depth: 0 };
-    checker.walk(program.expression())?;
+    checker.walk(tree)?;
     Ok(Names { paths: checker.paths.into_iter().collect() })
 }
 
@@ -135,6 +135,9 @@ impl<'a> Checker<'a> {
     }
 
     fn call(&mut self, node: &'a IdedExpr, call: &'a CallExpr) -> Result<(), ExpressionError> {
+        if crate::from_end::from_end(call).is_some() {
+            return self.refuse(node, "an index below 0 counts from the end of a list that is named, such as `steps.NAME.rows[-1]`");
+        }
         let is_operator = call.target.is_none() && OPERATORS.contains(&call.func_name.as_str());
         if !is_operator {
             let arguments = call.args.len() + usize::from(call.target.is_some());

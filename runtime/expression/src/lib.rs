@@ -9,17 +9,20 @@
 //! 4. Values are exact both ways; an unsigned integer beyond 64 bits signed is an error.
 //!
 //! It refuses: clocks, randomness, patterns that are not literals, macros nested more than three deep.
+//! It adds to CEL: `rows[-1]` counts from the end, and is null where there is no such row.
 
 mod check;
 mod convert;
 mod cost;
+mod from_end;
 mod functions;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use cel::{Context, Env, ExecutionError, ParseErrors, Program};
+use cel::common::ast::IdedExpr;
+use cel::{Context, Env, ExecutionError, ParseErrors, Value};
 use spillgate_model::Datum;
 
 /// Most bytes of an expression's text.
@@ -49,7 +52,8 @@ pub struct Expression {
 
 struct Compiled {
     text: Box<str>,
-    program: Program,
+    /// With indexes from the end written out.
+    tree: IdedExpr,
     names: Names,
 }
 
@@ -128,7 +132,7 @@ impl Expression {
     }
     /// A bound on the steps of an evaluation over this scope.
     pub fn cost(&self, scope: &Scope<'_>) -> u64 {
-        cost::estimate(self.compiled.program.expression(), scope)
+        cost::estimate(&self.compiled.tree, scope)
     }
     /// Evaluates over a scope: a map with `input`, `tenant`, `steps`.
     pub fn evaluate(&self, scope: &Scope<'_>) -> Result<Datum, ExpressionError> {
@@ -151,7 +155,7 @@ impl Expression {
         let run = || {
             let mut context = Context::with_env(ENVIRONMENT.clone());
             convert::bind(&mut context, &self.compiled.names.paths, scope);
-            match self.compiled.program.execute(&context) {
+            match Value::resolve(&self.compiled.tree, &context) {
                 Ok(value) => convert::to_datum(&value).map(Some),
                 Err(error) if passes(&error) => Ok(None),
                 Err(error) => Err(ExpressionError::new(convert::describe(&error))),
@@ -177,8 +181,10 @@ fn compile(text: &str) -> Result<Expression, ExpressionError> {
         Ok(Err(errors)) => return Err(syntax_error(text, &errors)),
         Err(_) => return Err(ExpressionError::new("the expression could not be read")),
     };
-    let names = check::check(&program, text)?;
-    Ok(Expression { compiled: Arc::new(Compiled { text: text.into(), program, names }) })
+    let mut tree = program.expression().clone();
+    from_end::write_out(&mut tree);
+    let names = check::check(&program, &tree, text)?;
+    Ok(Expression { compiled: Arc::new(Compiled { text: text.into(), tree, names }) })
 }
 
 /// The first error, with its line and column turned into a byte offset.

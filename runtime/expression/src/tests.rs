@@ -71,6 +71,33 @@ fn what_flows_write_is_evaluated() {
 }
 
 #[test]
+fn an_index_below_zero_counts_from_the_end_and_is_null_where_nothing_is() {
+    for (expression, expected) in [
+        ("steps.position.rows[-1].ID", Datum::Integer(2)),
+        ("steps.position.rows[-3].ID", Datum::Integer(0)),
+        ("steps.position.rows[-4].ID", Datum::Null),
+        ("steps.position.rows[-4]", Datum::Null),
+        ("steps.position.rows[-4].ID == null ? 'none' : 'some'", text("none")),
+        ("has(steps.position.rows[-1].ID) && !has(steps.position.rows[-1].OTHER)", Datum::Boolean(true)),
+        ("has(steps.position.rows[-9].ID)", Datum::Boolean(false)),
+        ("steps['position'].rows[-1]['NAME'] + '!'", text("truck!")),
+        ("{'last': [input.ids[-1], input.ids[-9]]}", map(&[("last", Datum::List(Arc::from([Datum::Integer(2), Datum::Null].as_slice())))])),
+        ("steps.position.rows.map(r, input.ids[-1] + r.ID)[0]", Datum::Integer(2)),
+        ("[input.ids].map(l, l[-2])", Datum::List(Arc::from([Datum::Integer(1)].as_slice()))),
+        ("size(string(input.ids[-1]))", Datum::Integer(1)),
+    ] {
+        assert_eq!(value(expression), expected, "{expression}");
+    }
+    for expression in ["[1, 2][-1]", "steps.position.rows.map(r, r.ID)[-1]", "steps.position.rows[-1][-1]", "input.ids[0][-1]"] {
+        let fault = Expression::compile(expression).expect_err(expression);
+        assert!(fault.message.contains("counts from the end of a list that is named"), "{expression}: {fault}");
+    }
+    let paths = Expression::compile("steps.position.rows[-1].ID").expect("an expression").names().paths;
+    assert_eq!(paths, ["steps.position.rows"]);
+    assert_eq!(Expression::compile("  input.ids[0] + steps.rows[-1]").expect_err("no step").offset, Some(17));
+}
+
+#[test]
 fn values_are_exact_both_ways() {
     assert_eq!(value("input.big"), Datum::Integer(i64::MAX));
     assert_eq!(value("input.raw"), Datum::Binary(Arc::from([1u8, 2, 255].as_slice())));

@@ -13,7 +13,7 @@ use super::Checker;
 use super::cut::carries;
 use super::expression::{self, Proving};
 use super::once;
-use super::schedule::schedule;
+use super::schedule::{schedule, watermark};
 use super::step::Steps;
 
 /// What of a flow shows before its steps are read.
@@ -66,6 +66,8 @@ pub(crate) struct Durable {
     pub(crate) idempotency: Option<IdempotencyPlan>,
     pub(crate) unique: Option<UniquePlan>,
     pub(crate) schedule: Option<SchedulePlan>,
+    /// Of the schedule, also where something else is wrong with it.
+    watermark: Option<Expression>,
 }
 
 impl Durable {
@@ -78,29 +80,32 @@ impl Durable {
         let idempotency = once::idempotency(checker, flow, steps, &around);
         let unique = once::unique(checker, flow, steps);
         once::note_unknown(checker, flow, &around, idempotency.as_ref(), cut.as_ref());
-        let schedule = schedule(checker, flow, steps, name);
-        Durable { cut, idempotency, unique, schedule }
+        let watermark = watermark(checker, flow, steps);
+        let schedule = schedule(checker, flow, steps, name, watermark.clone());
+        Durable { cut, idempotency, unique, schedule, watermark }
     }
 
     /// Expressions that stand in no step of their own.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let order_by = self.cut.as_ref().and_then(|cut| cut.order_by.as_ref());
-        let watermark = self.schedule.as_ref().and_then(|schedule| schedule.watermark.as_ref());
-        order_by.into_iter().chain(watermark)
+        order_by.into_iter().chain(&self.watermark)
     }
 
     /// Evaluates all expressions of the flow on samples. By step that emits: what it hands on, where that is known.
     pub(crate) fn prove_expressions(
-        &self,
+        &mut self,
         checker: &mut Checker<'_>,
         flow: &Table,
         steps: &Steps<'_>,
         proven: &[(Step, &Table)],
     ) -> BTreeMap<usize, Datum> {
-        let watermark = self.schedule.as_ref().and_then(|schedule| schedule.watermark.as_ref()).zip(flow.table("schedule"));
+        let watermark = self.watermark.as_ref().zip(flow.table("schedule"));
         let order_by = self.cut.as_ref().and_then(|cut| cut.order_by.as_ref());
         let proving = Proving { inputs: steps.names.inputs, callers: steps.names.callers, steps: proven, order_by, watermark };
-        let handed_on = expression::prove(checker, &proving);
-        handed_on.into_iter().map(|(position, value)| (steps.index_of(&proven[position].0.name), value)).collect()
+        let gave = expression::prove(checker, &proving);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.watermark_type = gave.watermark;
+        }
+        gave.handed_on.into_iter().map(|(position, value)| (steps.index_of(&proven[position].0.name), value)).collect()
     }
 }

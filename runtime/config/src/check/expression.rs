@@ -106,20 +106,30 @@ pub(crate) struct Proving<'a> {
     pub(crate) watermark: Option<(&'a Expression, &'a Table)>,
 }
 
-/// Evaluates every expression of a flow on samples. By table of a step that emits: what it hands on, where that is known.
-pub(crate) fn prove(checker: &mut Checker<'_>, proving: &Proving<'_>) -> Vec<(usize, Datum)> {
-    let mut handed_on = Vec::new();
+/// What expressions gave on the usual samples, where that is known.
+#[derive(Default)]
+pub(crate) struct Gave {
+    /// By position of a step that emits: what it hands on.
+    pub(crate) handed_on: Vec<(usize, Datum)>,
+    /// The type of the column that the watermark is.
+    pub(crate) watermark: Option<Type>,
+}
+
+/// Evaluates every expression of a flow on samples.
+pub(crate) fn prove(checker: &mut Checker<'_>, proving: &Proving<'_>) -> Gave {
+    let mut gave = Gave::default();
     for side in [Side::Usual, Side::Other] {
         let mut samples = Samples::new(proving.inputs, proving.callers, side);
         for (index, (step, table)) in proving.steps.iter().enumerate() {
             let emitted = samples.step(checker, step, table, proving.order_by);
-            handed_on.extend(emitted.filter(|_| side == Side::Usual).map(|value| (index, value)));
+            gave.handed_on.extend(emitted.filter(|_| side == Side::Usual).map(|value| (index, value)));
         }
         if let Some((watermark, table)) = proving.watermark {
-            samples.scalar(checker, watermark, table, "watermark");
+            let value = samples.scalar(checker, watermark, table, "watermark");
+            gave.watermark = gave.watermark.or(value.and_then(|value| type_of_sample(&value)));
         }
     }
-    handed_on
+    gave
 }
 
 /// The scope as it grows from step to step.
@@ -201,10 +211,12 @@ impl<'a> Samples<'a> {
     }
 
     /// One value that can be compared and bound.
-    fn scalar(&self, checker: &mut Checker<'_>, expression: &Expression, table: &Table, key: &str) {
-        if let Some(value @ (Datum::List(_) | Datum::Map(_) | Datum::Binary(_))) = self.evaluate(checker, expression, table, key) {
+    fn scalar(&self, checker: &mut Checker<'_>, expression: &Expression, table: &Table, key: &str) -> Option<Datum> {
+        let value = self.evaluate(checker, expression, table, key)?;
+        if matches!(value, Datum::List(_) | Datum::Map(_) | Datum::Binary(_)) {
             checker.faults.add(&table.place_of(key), format!("`{key}`: expected text or a number, it gives {}", kind_of(&value)));
         }
+        Some(value)
     }
 
     /// Adds what later steps see of this one.
@@ -284,6 +296,12 @@ fn of_input(input: &Input, side: Side) -> Datum {
         (Value::Null, false) => one,
         (default, _) => Datum::from(default),
     }
+}
+
+/// The type whose sample this is: a text that an expression only handed through.
+fn type_of_sample(value: &Datum) -> Option<Type> {
+    let texts = [Type::Decimal, Type::Text, Type::Date, Type::Time, Type::Timestamp];
+    texts.into_iter().find(|kind| of_type(*kind, Side::Usual) == *value)
 }
 
 fn of_type(kind: Type, side: Side) -> Datum {

@@ -90,7 +90,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
     let mut steps = Steps::new(world, names, &flow_name, (writes, has_stale), paging, &shape);
     limits(checker, table, &steps.subject);
     let proven = steps.all(checker, table.tables("step"));
-    let durable = Durable::prove(checker, table, &mut steps, &flow_name, &proven);
+    let mut durable = Durable::prove(checker, table, &mut steps, &flow_name, &proven);
     let samples = durable.prove_expressions(checker, table, &steps, &proven);
     unused(checker, table, &steps);
     let memory = memory(&proven, &durable, world);

@@ -10,19 +10,24 @@ use crate::written::Table;
 use super::Checker;
 use super::step::Steps;
 
-/// `watermark` sees all steps. Read before the schedule itself, as `:watermark` of statements hangs on it.
-pub(crate) fn schedule(checker: &mut Checker<'_>, flow: &Table, steps: &mut Steps<'_>, flow_name: &str) -> Option<SchedulePlan> {
+/// `[schedule]`; `watermark` was proven by itself.
+pub(crate) fn schedule(
+    checker: &mut Checker<'_>,
+    flow: &Table,
+    steps: &Steps<'_>,
+    flow_name: &str,
+    watermark: Option<Expression>,
+) -> Option<SchedulePlan> {
     let table = flow.table("schedule")?;
     let when = when(checker, table);
     let tenant = tenant(checker, table, steps, flow_name);
-    let watermark = watermark(checker, flow, table, steps);
     for ((name, _), input) in flow.named("input").iter().zip(steps.names.inputs) {
         if input.required && input.from_tenant.is_none() {
             let message = format!("a scheduled run sends no input: `{}` needs a `default`, `required = false` or `from`", name.value);
             checker.faults.add(&name.place, message);
         }
     }
-    Some(SchedulePlan { when: when?, tenant: tenant?, watermark })
+    Some(SchedulePlan { when: when?, tenant: tenant?, watermark, watermark_type: None })
 }
 
 fn when(checker: &mut Checker<'_>, table: &Table) -> Option<When> {
@@ -60,7 +65,9 @@ fn tenant(checker: &mut Checker<'_>, table: &Table, steps: &Steps<'_>, flow_name
     found
 }
 
-fn watermark(checker: &mut Checker<'_>, flow: &Table, table: &Table, steps: &mut Steps<'_>) -> Option<Expression> {
+/// `watermark` of `[schedule]`, which sees all steps.
+pub(crate) fn watermark(checker: &mut Checker<'_>, flow: &Table, steps: &mut Steps<'_>) -> Option<Expression> {
+    let table = flow.table("schedule")?;
     let watermark = steps.expression(checker, table, "watermark", steps.names.steps.len())?;
     let place = table.key_place("watermark");
     if flow.has("http") {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_expression::Expression;
+use spillgate_model::Type;
 
 use super::{Cron, Limit, Origin, SqlStep, SqlText};
 
@@ -147,6 +148,8 @@ pub struct SchedulePlan {
     /// What the high-water mark is after a run; not moved where it gives null. `:watermark` in SQL is the mark before it
     /// (NULL at first), bound as text or number.
     pub watermark: Option<Expression>,
+    /// The type of the column the mark is read from, where the flow declares it: its text is bound as that.
+    pub watermark_type: Option<Type>,
 }
 
 /// When a scheduled flow runs. UTC.
