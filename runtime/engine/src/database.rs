@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spillgate_config::plan::{DatabasePlan, Driver};
 use spillgate_connector::Database;
 use spillgate_telemetry::DatabaseMetrics;
+use tokio::sync::Notify;
 
 use crate::seats::{SeatCounts, SeatLimits, Seats};
 
@@ -36,10 +37,10 @@ pub struct DatabaseStatus {
 }
 
 impl LiveDatabase {
-    pub(crate) fn new(plan: &DatabasePlan, connector: Arc<dyn Database>, metrics: Arc<DatabaseMetrics>) -> Self {
+    pub(crate) fn new(plan: &DatabasePlan, connector: Arc<dyn Database>, metrics: Arc<DatabaseMetrics>, answered: Arc<Notify>) -> Self {
         let limits = SeatLimits { max: plan.pool_max.max(1), line: plan.line, idle: plan.idle };
         let guard = connector.read_only_guard();
-        LiveDatabase { plan: plan.clone(), guard, seats: Seats::new(connector, limits, metrics) }
+        LiveDatabase { plan: plan.clone(), guard, seats: Seats::new(connector, limits, metrics, answered) }
     }
     /// As configured.
     pub fn plan(&self) -> &DatabasePlan {

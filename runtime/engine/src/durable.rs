@@ -8,16 +8,38 @@
 //!
 //! It refuses: deciding what a key means, and what became of an interrupted write (`once` does).
 
+mod append;
+mod attempt;
 mod claim;
 mod codec;
 mod content;
+mod dispatch;
+mod emit;
+mod ending;
+mod fit;
+mod jobs;
+mod keeping;
+mod room;
+mod schedule;
 mod state;
+mod ticks;
+mod turns;
 
 use bytes::Bytes;
-use spillgate_queue::{JobId, JobState, Store};
+use spillgate_model::{Code, Refusal};
+use spillgate_queue::{JobId, JobState, LaneName, Room, Store};
 
 pub(crate) use claim::Claim;
+pub(crate) use append::{content_of, run as append};
+pub(crate) use content::{Begins, Content, Origin};
+pub(crate) use emit::{Emission, handed_on};
+pub(crate) use fit::call_of;
+pub(crate) use room::{refusal as full_refusal, store_refusal};
 pub(crate) use state::Durability;
+pub use state::HeldLane;
+pub use turns::HeldBy;
+
+use crate::Live;
 
 /// How the store behind durable flows is.
 #[derive(Clone, Debug)]
@@ -41,4 +63,32 @@ pub struct JobView {
     pub outcome: Option<Bytes>,
     /// There was one, and it is no longer kept.
     pub outcome_gone: bool,
+}
+
+/// Room for one item of a flow that queues: see [`crate::Engine::reserve`].
+pub(crate) fn reserve(store: &Store, live: &Live, tenant: usize, flow: usize, bytes: u64) -> Result<Option<Room>, Refusal> {
+    let Some(cut) = &live.plan.flows[flow].queue else { return Ok(None) };
+    let tenant = &live.tenants[tenant].plan;
+    room::before_body(store, &live.plan.queues[cut.queue], &tenant.name, &tenant.queued, bytes)
+}
+
+/// Room for one more item of a lane, under the limits in force.
+pub(crate) fn lane_room(store: &Store, live: &Live, lane: &LaneName, bytes: u64) -> Result<Room, Refusal> {
+    let queue = live.plan.queues.iter().find(|queue| queue.name == lane.queue);
+    let tenant = live.tenants.iter().find(|tenant| tenant.plan.name == lane.tenant);
+    let (Some(queue), Some(tenant)) = (queue, tenant) else {
+        return Err(Refusal::new(Code::UnknownJob, "The plan that runs has no such lane."));
+    };
+    let refused = |full| room::refusal(&full);
+    room::without_shedding(store, queue, &tenant.plan.name, &tenant.plan.queued, bytes).map_err(refused)
+}
+
+/// A job of a tenant.
+pub(crate) async fn job(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
+    jobs::of_tenant(store, &live.tenants[tenant].plan.name, id).await.map_err(|refusal| *refusal)
+}
+
+/// Cancels a job of a tenant.
+pub(crate) async fn cancel_job(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
+    jobs::cancel(store, &live.tenants[tenant].plan.name, id).await.map_err(|refusal| *refusal)
 }

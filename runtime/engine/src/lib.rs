@@ -36,11 +36,11 @@ use spillgate_config::Plan;
 use spillgate_config::plan::DatabasePlan;
 use spillgate_connector::Database;
 use spillgate_model::{Datum, Flowfile, Refusal, Rows};
-use spillgate_queue::{Room, Store};
+use spillgate_queue::{LaneName, Room, Store};
 use spillgate_telemetry::{Telemetry, TraceContext};
 
 pub use database::{DatabaseStatus, LiveDatabase};
-pub use durable::{Durable, JobView};
+pub use durable::{Durable, HeldBy, HeldLane, JobView};
 pub use live::{Live, LiveTenant};
 pub use seats::SeatCounts;
 
@@ -74,6 +74,27 @@ pub struct Call {
     pub depth: u32,
     /// Where the call stands in a trace.
     pub trace: Option<TraceContext>,
+}
+
+impl Call {
+    /// The same for work that goes on when the call is over.
+    pub(crate) fn without_permit(&self) -> Call {
+        let Call { live, flow, tenant, flowfile, key, depth, trace, .. } = self;
+        Call {
+            live: live.clone(),
+            flow: *flow,
+            tenant: *tenant,
+            flowfile: flowfile.clone(),
+            page: PageRequest::default(),
+            permit: None,
+            stubs: None,
+            room: None,
+            key: key.clone(),
+            wait: None,
+            depth: *depth,
+            trace: *trace,
+        }
+    }
 }
 
 /// What the caller asked of a paged flow.
@@ -119,7 +140,9 @@ impl Engine {
     }
     /// Puts another plan in place: databases whose settings are the same keep their pools, tenants what they have taken.
     pub fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
-        self.inner.apply(plan)
+        self.inner.apply(plan)?;
+        self.inner.durability.follow(&self.inner);
+        Ok(())
     }
     /// What runs now.
     pub fn live(&self) -> Arc<Live> {
@@ -137,7 +160,7 @@ impl Engine {
     }
     /// The store is open: workers and schedules start. Once.
     pub fn attach_store(&self, store: Store) {
-        let _first = self.inner.durability.attach(store);
+        self.inner.durability.attach(&self.inner, store);
     }
     /// The store would not open: durable work is refused, all else goes on.
     pub fn store_failed(&self, detail: String) {
@@ -149,30 +172,40 @@ impl Engine {
     }
     /// Room for one item, asked for before the body is read: `bytes` is the most that a request may bring. `None`: the flow has no
     /// `queue` step.
-    pub fn reserve(&self, live: &Live, _tenant: usize, flow: usize, _bytes: u64) -> Result<Option<Room>, Refusal> {
+    pub fn reserve(&self, live: &Live, tenant: usize, flow: usize, bytes: u64) -> Result<Option<Room>, Refusal> {
         if live.plan.flows[flow].queue.is_none() {
             return Ok(None);
         }
-        self.inner.durability.store().map(|_| None)
+        durable::reserve(self.inner.durability.store()?, live, tenant, flow, bytes)
+    }
+    /// Whether a key that a caller sent stands for work already: such a call needs memory only, no room. Before the body is read.
+    pub fn knows_key(&self, live: &Live, tenant: usize, flow: usize, key: &str) -> bool {
+        self.inner.durability.store().is_ok_and(|store| once::is_known(store, live, tenant, flow, key))
     }
     /// Room for one more item of a lane under the limits in force, such as for a dead letter that is replayed.
-    pub fn lane_room(&self, _live: &Live, _lane: &spillgate_queue::LaneName, _bytes: u64) -> Result<Room, Refusal> {
-        self.inner.durability.store()?;
-        Err(Refusal::new(spillgate_model::Code::UnknownJob, "The plan that runs has no such lane."))
+    pub fn lane_room(&self, live: &Live, lane: &LaneName, bytes: u64) -> Result<Room, Refusal> {
+        durable::lane_room(self.inner.durability.store()?, live, lane, bytes)
     }
-    /// A job of this tenant. `unknown_job`: there is none, or it is another's; `result_gone`: nothing but its state is kept.
-    pub async fn job(&self, _live: &Live, _tenant: usize, _id: &str) -> Result<JobView, Refusal> {
-        self.inner.durability.store()?;
-        Err(Refusal::new(spillgate_model::Code::UnknownJob, "There is no such job."))
+    /// A job of this tenant. `unknown_job`: there is none, or it is another's; `result_gone`: not even its state is kept.
+    pub async fn job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
+        durable::job(self.inner.durability.store()?, live, tenant, id).await
     }
-    /// Ends a job that waits as `cancelled`.
+    /// Ends a job that waits as `cancelled`. One that runs or has ended stays as it is: the view says so.
     pub async fn cancel_job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
-        self.job(live, tenant, id).await
+        durable::cancel_job(self.inner.durability.store()?, live, tenant, id).await
+    }
+    /// Lanes that have work and are held back by something the store does not know of: a database, a full target, memory.
+    pub fn held_lanes(&self) -> Vec<HeldLane> {
+        self.inner.durability.held()
     }
     /// Takes no more items for work; what runs goes on. Called first when a server stops.
-    pub fn stop_taking(&self) {}
+    pub fn stop_taking(&self) {
+        self.inner.durability.stop_taking();
+    }
     /// Ends attempts that still run: the grace is over. Their items stay, or are looked into after the next start.
-    pub async fn cut_off(&self) {}
+    pub async fn cut_off(&self) {
+        self.inner.durability.cut_off().await;
+    }
     /// The server's memory budget, shared with the gate.
     pub fn memory(&self) -> &Arc<Budget> {
         &self.inner.memory
@@ -185,8 +218,10 @@ impl Engine {
     pub fn cached_bytes(&self) -> u64 {
         self.inner.cache.held_bytes()
     }
-    /// Ends when no write runs any more: the last thing a stopping server waits for.
+    /// Ends when no write and no attempt at an item runs any more: the last thing a stopping server waits for. No items are taken
+    /// from here on.
     pub async fn drained(&self) {
+        self.inner.durability.drained().await;
         self.inner.writes.close();
         self.inner.writes.wait().await;
     }

@@ -12,18 +12,29 @@
 //!
 //! It refuses: running items from queues (`durable` does), guessing what a database did.
 
+mod direct;
+mod ending;
 mod evidence;
 mod keys;
+mod left_over;
+mod repeat;
+mod settling;
+mod waiting;
 
 use bytes::Bytes;
 use spillgate_config::plan::KeyNeed;
 use spillgate_model::{Code, Datum, Refusal};
 use spillgate_queue::{JobId, Key, Store, Unique};
 
+pub(crate) use direct::run;
 pub(crate) use evidence::{Found, RECORD_LIMITS, look_into, recorded_by};
+pub(crate) use left_over::watch;
+pub(crate) use waiting::Waiting;
 
 use crate::{Call, Live, Outcome};
 
+/// The engine's own queue, in which direct calls claim their keys.
+const DIRECT: &str = "(direct)";
 /// Longest key, in visible ASCII characters.
 const KEY_BYTES: usize = 255;
 

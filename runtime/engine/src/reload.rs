@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::database::LiveDatabase;
 use crate::durable::Durability;
 use crate::live::{Live, LiveTenant};
+use crate::once::Waiting;
 use crate::steps::{HttpClient, PreparedFlow};
 
 /// How often idle sessions are looked at.
@@ -37,8 +38,10 @@ pub(crate) struct Inner {
     /// Writes that run, callers or not.
     pub(crate) writes: TaskTracker,
     pub(crate) durability: Durability,
+    /// Calls that wait for the first with their key.
+    pub(crate) repeats: Arc<Waiting>,
     make_database: MakeDatabase,
-    telemetry: Telemetry,
+    pub(crate) telemetry: Telemetry,
     applying: Mutex<()>,
 }
 
@@ -48,7 +51,8 @@ pub(crate) fn start(
     telemetry: Telemetry,
     cursor_key: [u8; 32],
 ) -> Result<Arc<Inner>, Vec<String>> {
-    let live = build(plan, &make_database, &telemetry, None)?;
+    let durability = Durability::default();
+    let live = build(plan, &make_database, &telemetry, &durability, None)?;
     let inner = Arc::new(Inner {
         started: std::time::Instant::now(),
         live: ArcSwap::from_pointee(live),
@@ -58,7 +62,8 @@ pub(crate) fn start(
         cursor_key,
         evaluations: Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
         writes: TaskTracker::new(),
-        durability: Durability::default(),
+        durability,
+        repeats: Arc::default(),
         make_database,
         telemetry,
         applying: Mutex::default(),
@@ -71,7 +76,7 @@ impl Inner {
     pub(crate) fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
         let _one_at_a_time = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
-        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, Some(&before))?);
+        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, &self.durability, Some(&before))?);
         self.live.store(live.clone());
         for old in &before.databases {
             if !live.databases.iter().any(|kept| Arc::ptr_eq(kept, old)) {
@@ -83,7 +88,13 @@ impl Inner {
 }
 
 /// Everything for a plan, or every fault. Keeps databases with the same settings, and what tenants have taken.
-fn build(plan: Arc<Plan>, make_database: &MakeDatabase, telemetry: &Telemetry, before: Option<&Live>) -> Result<Live, Vec<String>> {
+fn build(
+    plan: Arc<Plan>,
+    make_database: &MakeDatabase,
+    telemetry: &Telemetry,
+    durability: &Durability,
+    before: Option<&Live>,
+) -> Result<Live, Vec<String>> {
     let mut faults = Vec::new();
     let mut databases = Vec::with_capacity(plan.databases.len());
     for wanted in &plan.databases {
@@ -93,7 +104,7 @@ fn build(plan: Arc<Plan>, make_database: &MakeDatabase, telemetry: &Telemetry, b
             None => match make_database(wanted) {
                 Ok(connector) => {
                     let metrics = telemetry.database_metrics(&wanted.name);
-                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, metrics)));
+                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, metrics, durability.answered.clone())));
                 }
                 Err(problem) => faults.push(format!("database {}: {problem}", wanted.name)),
             },

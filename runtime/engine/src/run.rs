@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use spillgate_config::plan::{CachePlan, Effect};
-use spillgate_model::{Code, Refusal};
+use spillgate_model::{Code, Refusal, Value};
+use spillgate_queue::Emit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::cache::{self, Claim};
 use crate::reload::Inner;
 use crate::steps::{self, Context, Left, Writing};
 use crate::verdict::{Failed, Fallible, too_late};
-use crate::{Call, Outcome};
+use crate::{Call, Outcome, durable, once};
 
 /// How long a deadline may be passed to learn whether a write was rolled back.
-const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
 
 const WAITING: u8 = Doing::Waiting as u8;
 const CONNECTING: u8 = Doing::Connecting as u8;
@@ -68,15 +69,24 @@ impl Notes {
 /// Runs a call to its end or its deadline.
 pub(crate) async fn run(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
     let flow = &call.live.plan.flows[call.flow];
+    if flow.queue.is_some() && call.stubs.is_none() {
+        return Box::pin(durable::append(inner, call, notes)).await;
+    }
     match (flow.effect, &flow.cache) {
+        // A key that is sent to a flow that takes none is refused there, rather than passed over.
+        (Effect::Write, _) if flow.idempotency.is_some() || flow.unique.is_some() || call.key.is_some() => {
+            Box::pin(once::run(inner, call, notes)).await
+        }
         (Effect::Write, _) => Box::pin(write(inner, call, notes)).await,
+        // What it hands on must reach its queue, whoever still listens.
+        _ if call.live.flows[call.flow].emits => Box::pin(write(inner, call, notes)).await,
         (Effect::Read, Some(cache)) if call.stubs.is_none() => Box::pin(cached(inner, &call, notes, cache)).await,
         (Effect::Read, _) => read(inner, &call, notes).await,
     }
 }
 
 /// A fault of ours costs this call alone: its seat went back while the panic passed by.
-fn panicked(panic: &(dyn Any + Send)) -> Fallible<Outcome> {
+fn panicked<T>(panic: &(dyn Any + Send)) -> Fallible<T> {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let refusal = Refusal::new(Code::Internal, "The flow ended in a fault of this server.");
     Err(Failed::refused(refusal.internal(text.unwrap_or("a panic without a text"))))
@@ -92,7 +102,12 @@ async fn read(inner: &Inner, call: &Call, notes: &Notes) -> Outcome {
     outcome(ended.unwrap_or_else(|_| Err(late(notes))))
 }
 
-async fn caught(work: impl Future<Output = Fallible<Outcome>>) -> Fallible<Outcome> {
+/// Runs the part of a call that changes nothing, under its deadline.
+pub(crate) async fn in_time<T>(context: &Context<'_>, work: impl Future<Output = Fallible<T>>) -> Fallible<T> {
+    timeout_at(context.deadline, caught(work)).await.unwrap_or_else(|_| Err(late(context.notes)))
+}
+
+async fn caught<T>(work: impl Future<Output = Fallible<T>>) -> Fallible<T> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| panicked(&*panic))
 }
 
@@ -146,11 +161,13 @@ fn may_be_stale(code: Code) -> bool {
     )
 }
 
-async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
+/// Runs a write in a task of its own.
+pub(crate) async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
     let (task_inner, flow) = (inner.clone(), call.live.plan.flows[call.flow].name.clone());
     let task = inner.writes.spawn(async move {
         let notes = Notes::default();
-        let Ended { outcome, .. } = Box::pin(to_its_end(&Context::new(&task_inner, &call, &notes))).await;
+        let Ended { outcome, emits, .. } = Box::pin(to_its_end(&Context::new(&task_inner, &call, &notes))).await;
+        let outcome = if emits.is_empty() { outcome } else { durable::handed_on(&task_inner, outcome, emits).await };
         // With it the permit: the call is over.
         drop(call);
         (outcome, notes.waited())
@@ -172,20 +189,30 @@ async fn write(inner: &Arc<Inner>, call: Call, notes: &Notes) -> Outcome {
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) left: Left,
+    /// What it hands on, if it succeeded.
+    pub(crate) emits: Vec<Emit>,
+    /// What the high-water mark of its schedule is then.
+    pub(crate) mark: Option<Value>,
+    /// The record said that its work was done before: nothing behind the write ran.
+    pub(crate) done_before: bool,
 }
 
 /// Runs steps to their end or the deadline, and says what is left of them.
 pub(crate) async fn to_its_end(context: &Context<'_>) -> Ended {
     let mut writing = Writing::new(context.call.stubs.is_some());
-    let ended = timeout_at(context.deadline, steps::run(context, &mut writing)).await;
+    let ended = timeout_at(context.deadline, caught(steps::run(context, &mut writing))).await;
+    let nothing_more = |outcome, left, done_before| Ended { outcome, left, emits: Vec::new(), mark: None, done_before };
     let failed = match ended {
-        Ok(Ok(outcome)) => return Ended { outcome, left: Left::All },
+        Ok(Ok(outcome)) => {
+            let (emits, mark) = writing.onward();
+            return Ended { emits, mark, ..nothing_more(outcome, Left::All, false) };
+        }
         Ok(Err(failed)) => match writing.found_done() {
-            Some(outcome) => return Ended { outcome, left: Left::All },
+            Some(outcome) => return nothing_more(outcome, Left::All, true),
             None => writing.failed(failed, ROLL_BACK_PATIENCE).await,
         },
         Err(_) => writing.late(context.notes.doing(), ROLL_BACK_PATIENCE).await,
     };
     let left = writing.left(failed.refusal.code);
-    Ended { outcome: outcome(Err(failed)), left }
+    nothing_more(outcome(Err(failed)), left, false)
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use spillgate_connector::{Access, Database, Session};
 use spillgate_model::{Code, Refusal};
 use spillgate_telemetry::DatabaseMetrics;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::run::{Doing, Notes};
@@ -68,6 +69,8 @@ pub(crate) struct Seats {
     limits: SeatLimits,
     state: Mutex<State>,
     pub(crate) metrics: Arc<DatabaseMetrics>,
+    /// Told when the database answers again.
+    answered: Arc<Notify>,
 }
 
 struct State {
@@ -108,7 +111,7 @@ enum Turn {
 }
 
 impl Seats {
-    pub(crate) fn new(database: Arc<dyn Database>, limits: SeatLimits, metrics: Arc<DatabaseMetrics>) -> Arc<Self> {
+    pub(crate) fn new(database: Arc<dyn Database>, limits: SeatLimits, metrics: Arc<DatabaseMetrics>, answered: Arc<Notify>) -> Arc<Self> {
         let state = State {
             in_use: 0,
             connecting: 0,
@@ -125,7 +128,7 @@ impl Seats {
             retired: false,
         };
         metrics.seats.set(limits.max as u64);
-        Arc::new(Seats { database, limits, state: Mutex::new(state), metrics })
+        Arc::new(Seats { database, limits, state: Mutex::new(state), metrics, answered })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

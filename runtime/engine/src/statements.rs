@@ -200,7 +200,8 @@ mod tests {
         assert_eq!(&*bound.statement.text, "X IN ($1, $2, $3, $4) AND Y > $5");
         let integers = [0, 1, 2, 2, 9].map(Value::Integer);
         assert_eq!(&*bound.parameters, integers.as_slice());
-        let ids: std::collections::BTreeSet<u64> = (1..=1_000).map(|count| prepared.bind(&list(count), &cursor, &nothing).statement.id).collect();
+        let ids: std::collections::BTreeSet<u64> =
+            (1..=1_000).map(|count| prepared.bind(&list(count), &cursor, &nothing).statement.id).collect();
         assert_eq!(ids.len(), 11);
         let null = [Value::Null];
         assert_eq!(&*prepared.bind(&null, &cursor, &nothing).statement.text, "X IN ($1) AND Y > $2");

@@ -15,6 +15,8 @@ pub(crate) struct Claim {
     lease: Lease,
     /// The caller's key as it was sent.
     pub(crate) key: Option<Arc<str>>,
+    /// A schedule started the run.
+    pub(crate) scheduled: bool,
     /// `:watermark` of a schedule.
     pub(crate) watermark: Value,
     /// Nothing that cannot be taken back is sent before the store knows of it.
@@ -24,7 +26,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// `started`: the store was told already, such as of an item that was born claimed.
     pub(crate) fn new(store: Store, lease: Lease, key: Option<Arc<str>>, started: bool) -> Self {
-        Claim { store, lease, key, watermark: Value::Null, started: AtomicBool::new(started) }
+        Claim { store, lease, key, scheduled: false, watermark: Value::Null, started: AtomicBool::new(started) }
     }
     pub(crate) fn job(&self) -> JobId {
         self.lease.job()

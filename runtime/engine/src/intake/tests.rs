@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
-use spillgate_config::plan::{Class, Effect, Endpoint, QueuedPlan, Limit, Origin, PageKey, PagePlan};
+use spillgate_config::plan::{Class, Effect, Endpoint, Limit, Origin, PageKey, PagePlan, QueuedPlan};
 use spillgate_model::units::Rate;
 
 use super::*;

@@ -21,6 +21,10 @@ use crate::verdict::{Failed, Fallible, before_commit};
 const QUESTION: Duration = Duration::from_secs(10);
 /// Longest time between the two looks of a `verify`.
 const LONGEST_GRACE: Duration = Duration::from_secs(30);
+/// Longest time one look takes.
+pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(60);
+const _: () = assert!(3 * QUESTION.as_secs() <= LONGEST_LOOK.as_secs());
+const _: () = assert!(2 * QUESTION.as_secs() + LONGEST_GRACE.as_secs() <= LONGEST_LOOK.as_secs());
 /// What the record's own statements may return.
 pub(crate) const RECORD_LIMITS: ReadLimits = ReadLimits { max_rows: 1, max_bytes: 64 * 1024 };
 
@@ -38,17 +42,25 @@ pub(crate) enum Found {
 }
 
 /// Finds out, by the flow's record or `verify`; without either it is unknown. The context has a claim, whose lease must outlast
-/// this: up to [`LONGEST_GRACE`] and a few questions. The context's own deadline does not count.
+/// this: up to [`LONGEST_LOOK`]. The context's own deadline does not count.
 pub(crate) async fn look_into(context: &Context<'_>) -> Found {
     let prepared = context.prepared();
-    if let Some(record) = &prepared.record {
+    let found = if let Some(record) = &prepared.record {
         by_record(context, record).await
     } else if let Some(verify) = &prepared.verify {
         by_verify(context, verify).await
     } else {
-        let detail = "The attempt was cut off after its write was sent, and the flow has nothing that tells whether it was done.";
-        Found::Unknown(Refusal::new(Code::OutcomeUnknown, detail).into())
+        return unknown("The attempt was cut off after its write was sent, and the flow has nothing that tells whether it was done.");
+    };
+    match found {
+        // The items were to become true with an end that was never written.
+        Found::Done(_) if prepared.emits => unknown("The attempt was cut off: its write was done, and what it hands on was not."),
+        found => found,
     }
+}
+
+fn unknown(detail: &str) -> Found {
+    Found::Unknown(Refusal::new(Code::OutcomeUnknown, detail).into())
 }
 
 /// The job that a row of the record names.

@@ -88,7 +88,14 @@ impl Seat {
                 self.session = Some(session);
                 self.connecting = None;
                 self.seats.metrics.connects.increment();
-                self.seats.change(super::State::connected);
+                let mut was_down = false;
+                self.seats.change(|state| {
+                    was_down = state.reachable == Some(false);
+                    state.connected();
+                });
+                if was_down {
+                    self.seats.answered.notify_waiters();
+                }
                 Ok(self)
             }
             Err(error) => {

@@ -117,7 +117,7 @@ impl Rig {
         });
         let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to open");
         let limits = SeatLimits { max, line, idle: Duration::from_secs(60) };
-        let seats = Seats::new(Arc::new(Scripted(script.clone())), limits, telemetry.database_metrics("d"));
+        let seats = Seats::new(Arc::new(Scripted(script.clone())), limits, telemetry.database_metrics("d"), Arc::default());
         Rig { script, seats, tenant: "t".into(), flow: "f".into() }
     }
     fn purpose(&self) -> Purpose<'_> {

@@ -7,6 +7,7 @@
 //!    database or ends, before its reply. Reads on that database meanwhile run in it. Where a flow writes to
 //!    two databases, each commits in order.
 
+mod emit;
 mod expressions;
 mod http;
 mod json;
@@ -18,9 +19,10 @@ mod write;
 
 use std::sync::Arc;
 
-use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SqlStep, Step, System};
+use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SchedulePlan, SqlStep, Step, System};
+use spillgate_expression::Expression;
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Value, limits};
+use spillgate_model::{Code, Datum, Refusal, Scope, Value, limits};
 use tokio::time::Instant;
 
 use crate::durable::Claim;
@@ -33,6 +35,7 @@ pub(crate) use http::Client as HttpClient;
 pub(crate) use prepare::{Lookup, PreparedFlow, PreparedRecord, PreparedSql, PreparedStep, PreparedVerify};
 use progress::{Done, has_value};
 pub(crate) use progress::{Carried, Progress};
+pub(crate) use retry::jittered;
 pub(crate) use sql::{lookup, once as read_once};
 pub(crate) use write::{Left, Writing, begin};
 
@@ -78,6 +81,21 @@ impl<'a> Context<'a> {
             System::Watermark => self.claim.map_or(Value::Null, |claim| claim.watermark.clone()),
         }
     }
+    /// What an expression gives over what the run knows so far.
+    pub(crate) async fn value_of(&self, expression: &Expression, step: &Step, progress: &Progress) -> Fallible<Datum> {
+        self.evaluate(expression, step, &progress.done).await
+    }
+    /// Where a schedule's high-water mark is moved to; `None` leaves it where it is.
+    async fn mark(&self, schedule: &SchedulePlan, progress: &Progress) -> Fallible<Option<Value>> {
+        let (Some(expression), Some(step)) = (&schedule.watermark, self.flow().steps.last()) else { return Ok(None) };
+        Ok(match self.value_of(expression, step, progress).await? {
+            Datum::Null => None,
+            Datum::Integer(value) => Some(Value::Integer(value)),
+            Datum::Number(value) => Some(Value::Number(value)),
+            Datum::Text(text) => Some(Value::Text(Box::from(&*text))),
+            _ => return Err(Failed::refused(Refusal { scope: Scope::Flow, ..Refusal::new(Code::Internal, "The watermark is neither text nor a number.") })),
+        })
+    }
     /// Before anything is sent that cannot be taken back: the store knows of it first.
     async fn about_to_write(&self) -> Fallible<()> {
         match self.claim {
@@ -98,6 +116,11 @@ pub(crate) async fn run(context: &Context<'_>, writing: &mut Writing) -> Fallibl
         _ => Progress::new(flow),
     };
     advance(context, writing, &mut progress, flow.steps.len()).await?;
+    if let Some(schedule) = &flow.schedule
+        && context.claim.is_some_and(|claim| claim.scheduled)
+    {
+        writing.move_mark(context.mark(schedule, &progress).await?);
+    }
     writing.commit_for(progress.outcome()).await
 }
 
@@ -149,7 +172,11 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, pr
             Ok(Done { _grown: Some(grown), ..Done::of_value(value) })
         }
         (Action::Map(expression), _) => Ok(Done::of_value(fitting(context, step, context.evaluate(expression, step, done).await?)?)),
-        (Action::Queue | Action::Emit(_) | Action::Route, _) => Ok(Done::default()),
+        (Action::Emit(plan), _) => {
+            emit::emit(context, writing, step, plan, progress).await?;
+            Ok(Done::default())
+        }
+        (Action::Queue | Action::Route, _) => Ok(Done::default()),
         _ => Err(Failed::refused(Refusal::new(Code::Internal, "The flow was not made ready to run."))),
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct PreparedFlow {
     pub(crate) record: Option<PreparedRecord>,
     /// `idempotency.verify`.
     pub(crate) verify: Option<PreparedVerify>,
+    /// It hands on items.
+    pub(crate) emits: bool,
     /// What is carried over the flow's cut.
     pub(crate) needed: Needed,
 }
@@ -81,7 +83,8 @@ impl PreparedFlow {
         let once = flow.idempotency.as_ref();
         let record = once.and_then(|once| once.record.as_ref()).map(|wanted| record(flow, wanted, plan));
         let verify = once.and_then(|once| once.verify.as_ref()).map(|sql| verify(flow, sql, plan));
-        Ok(PreparedFlow { lookup: lookup(flow, &steps), needed: Needed::of(flow), steps, record, verify })
+        let emits = flow.steps.iter().any(|step| matches!(step.action, Action::Emit(_)));
+        Ok(PreparedFlow { emits, lookup: lookup(flow, &steps), needed: Needed::of(flow), steps, record, verify })
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct Carried {
 
 impl Progress {
     /// Before the first step.
-    pub(super) fn new(flow: &Flow) -> Self {
+    pub(crate) fn new(flow: &Flow) -> Self {
         Progress { done: flow.steps.iter().map(|_| Done::default()).collect(), last: None, index: 0 }
     }
 

@@ -41,7 +41,7 @@ impl Tries {
 }
 
 /// Anything up to `ceiling`: callers that failed together do not come back together.
-fn jittered(ceiling: Duration) -> Duration {
+pub(crate) fn jittered(ceiling: Duration) -> Duration {
     // Each `RandomState` has keys of its own: one hash of nothing is a random number.
     let random = RandomState::new().build_hasher().finish();
     let microseconds = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);

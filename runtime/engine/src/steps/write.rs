@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use spillgate_admission::Reservation;
 use spillgate_config::plan::{Action, SqlStep, Step};
 use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
-use spillgate_model::{Code, Refusal, Rows};
+use spillgate_model::{Code, Refusal, Rows, Value};
+use spillgate_queue::Emit;
 
 use super::retry::Tries;
 use super::{Context, PreparedSql, sql};
@@ -32,6 +34,10 @@ pub(crate) struct Writing {
     promised: Option<Outcome>,
     /// The record says that the work was done before: by which job.
     done_by: Option<Box<str>>,
+    /// What is handed on if all goes well, and the memory that it takes.
+    emits: Vec<(Emit, Reservation)>,
+    /// The high-water mark of the flow's schedule then.
+    mark: Option<Value>,
 }
 
 /// What is left of a run in databases and services.
@@ -193,6 +199,23 @@ impl Writing {
         }
     }
 
+    /// Items for another queue, in room that was taken for them.
+    pub(super) fn hand_on(&mut self, emit: Emit, memory: Reservation) {
+        self.emits.push((emit, memory));
+    }
+    /// Where the high-water mark of the flow's schedule is moved to.
+    pub(super) fn move_mark(&mut self, mark: Option<Value>) {
+        self.mark = mark;
+    }
+    /// What becomes true with the end of the run.
+    pub(crate) fn onward(&mut self) -> (Vec<Emit>, Option<Value>) {
+        (self.emits.drain(..).map(|(emit, _)| emit).collect(), self.mark.take())
+    }
+    /// A part was done that cannot be taken back: the flow must go on rather than be run again.
+    pub(super) fn must_go_on(&self) -> bool {
+        self.committed || self.outside
+    }
+
     /// The flow did not fail: the record says that its work was done before.
     pub(crate) fn found_done(&mut self) -> Option<Outcome> {
         self.done_by.take().map(|job| once::done_before(&job))
@@ -202,6 +225,8 @@ impl Writing {
     pub(crate) fn left(&mut self, code: Code) -> Left {
         match code {
             Code::OutcomeUnknown => Left::Unknown(self.promised.take()),
+            // A panic while the commit was on its way.
+            _ if self.committing => Left::Unknown(self.promised.take()),
             _ if self.committed || self.outside => Left::Part,
             _ => Left::Nothing,
         }

@@ -2,6 +2,7 @@
 
 mod caching;
 mod ending;
+mod once;
 mod paging;
 mod reading;
 mod reloading;

@@ -79,12 +79,40 @@ pub(crate) struct Faults {
     /// Every read fails with that.
     pub(crate) all_reads: Mutex<Option<Failure>>,
     pub(crate) commits_hang: AtomicBool,
+    /// What happens at the next commits.
+    pub(crate) next_commits: Mutex<VecDeque<CommitFault>>,
+    /// Commits that were done and then hung.
+    pub(crate) commits_done: AtomicUsize,
     pub(crate) writes_panic: AtomicBool,
+    /// Writes wait for `writes_go` before they are sent.
+    pub(crate) writes_wait: AtomicBool,
+    pub(crate) writes_waiting: AtomicUsize,
+    pub(crate) writes_go: tokio::sync::Notify,
     pub(crate) reads_panic: AtomicBool,
     pub(crate) connects_hang: AtomicBool,
 }
 
+/// What can happen at a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitFault {
+    /// It is never sent, and nothing is said.
+    HangsBefore,
+    /// It is done, and never answered.
+    HangsAfter,
+    /// The link is lost before it is sent.
+    LostBefore,
+    /// It is done, and the link is lost before the answer.
+    LostAfter,
+}
+
 impl Faults {
+    pub(crate) fn at_commit(&self, fault: CommitFault) {
+        self.next_commits.lock().expect("not poisoned").push_back(fault);
+    }
+    /// Whether every fault that was planned for a commit has come.
+    pub(crate) fn commits_reached(&self) -> bool {
+        self.next_commits.lock().expect("not poisoned").is_empty()
+    }
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
     }
@@ -218,7 +246,7 @@ pub(crate) fn json_rows(rows: &Rows) -> String {
 }
 
 /// ITEM has the numbers 1 to 151; NAME is their text, KIND goes round from 0 to 9.
-fn make_tables(file: &Path) {
+pub(crate) fn make_tables(file: &Path) {
     let file = rusqlite::Connection::open(file).expect("a new file");
     let sql = "PRAGMA journal_mode = WAL;
         CREATE TABLE ITEM (ID INTEGER PRIMARY KEY, NAME TEXT NOT NULL, KIND INTEGER NOT NULL, SEEN TEXT);
@@ -229,7 +257,7 @@ fn make_tables(file: &Path) {
     file.execute_batch(sql).expect("the tables are made");
 }
 
-fn write_files(folder: &Path, settings: &Settings, flows: &[&str]) {
+pub(crate) fn write_files(folder: &Path, settings: &Settings, flows: &[&str]) {
     let hosts = settings.hosts.iter().map(|host| format!("{host:?}")).collect::<Vec<_>>().join(", ");
     let second = "[database.second]\ndriver = \"sqlite\"\nconnection = \"second.db\"\naccess = \"read-write\"";
     let server = SERVER
@@ -325,6 +353,10 @@ impl Session for WatchedSession {
     ) -> Work<'a, Result<Written, DatabaseError>> {
         Box::pin(async move {
             assert!(!self.faults.writes_panic.load(Ordering::SeqCst), "the test made it panic");
+            if self.faults.writes_wait.load(Ordering::SeqCst) {
+                self.faults.writes_waiting.fetch_add(1, Ordering::SeqCst);
+                self.faults.writes_go.notified().await;
+            }
             let next = self.faults.next_writes.lock().expect("not poisoned").pop_front();
             self.fail(next)?;
             self.inner.write(statement, parameters, limits).await
@@ -334,11 +366,25 @@ impl Session for WatchedSession {
         self.inner.begin()
     }
     fn commit(&mut self) -> Work<'_, Result<(), DatabaseError>> {
-        Box::pin(async {
+        Box::pin(async move {
             if self.faults.commits_hang.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
             }
-            self.inner.commit().await
+            let fault = self.faults.next_commits.lock().expect("not poisoned").pop_front();
+            match fault {
+                None => self.inner.commit().await,
+                Some(CommitFault::HangsBefore) => std::future::pending().await,
+                Some(CommitFault::HangsAfter) => {
+                    self.inner.commit().await?;
+                    self.faults.commits_done.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending().await
+                }
+                Some(CommitFault::LostBefore) => self.fail(Some(Failure::LinkLost)),
+                Some(CommitFault::LostAfter) => {
+                    self.inner.commit().await?;
+                    self.fail(Some(Failure::LinkLost))
+                }
+            }
         })
     }
     fn rollback(&mut self) -> Work<'_, Result<(), DatabaseError>> {

@@ -1,0 +1,130 @@
+//! The first half of a cut flow: what stands before the `queue` step, then the item, then its job.
+//!
+//! It runs in its caller's future: a hang-up before the append leaves nothing, one after it changes nothing.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use spillgate_config::plan::{Flow, QueueCut, QueuePlan};
+use spillgate_model::{Code, Datum, Refusal};
+use spillgate_queue::{Appended, Appending, NewItem, Room, Store};
+use tokio::time::{Instant, timeout_at};
+
+use super::codec::{DEPTH, Writer};
+use super::content::{Begins, Content, Origin};
+use super::room::{self, store_refusal};
+use super::{JobView, fit, jobs};
+use crate::reload::Inner;
+use crate::run::Notes;
+use crate::steps::{self, Carried, Context};
+use crate::{Call, Outcome, once};
+
+/// Runs the first half and answers with the job.
+pub(crate) async fn run(inner: &Arc<Inner>, mut call: Call, notes: &Notes) -> Outcome {
+    match job_of(inner, &mut call, notes).await {
+        Ok(job) => Outcome::Job(job),
+        Err(refusal) => Outcome::Refused(refusal),
+    }
+}
+
+async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<JobView, Box<Refusal>> {
+    let store = inner.durability.store()?;
+    let deadline = Instant::from_std(call.flowfile.deadline);
+    let once = once::of_call(call)?;
+    // A repeat gets the first call's job and needs nothing of the database, nor any room.
+    if let Some((job, same)) = once.known(store) {
+        return if same { jobs::wait(store, job, call.wait, deadline).await } else { Err(once::key_reused(job)) };
+    }
+    let room = call.room.take();
+    let made = first_half(inner, call, notes).await?;
+    let item = NewItem { keys: once.keys, unique: once.unique, ..made };
+    let appended = append(store, call, room, item);
+    let appended = timeout_at(deadline, appended).await.unwrap_or_else(|_| {
+        let detail = "The deadline passed before it was known whether the item was kept; it may be.";
+        Err(Box::new(Refusal::new(Code::OutcomeUnknown, detail)))
+    })?;
+    match appended {
+        Appended::New { job, .. } | Appended::Repeat { job } => jobs::wait(store, job, call.wait, deadline).await,
+        Appended::KeyReused { job } => Err(once::key_reused(job)),
+        Appended::UniqueTaken { job, tenant } => Err(once::unique_taken(job, &tenant, &call.flowfile.tenant)),
+    }
+}
+
+/// The steps before the cut, under the deadline, and the item they lead to.
+async fn first_half(inner: &Arc<Inner>, call: &Call, notes: &Notes) -> Result<NewItem, Box<Refusal>> {
+    let (flow, cut, queue) = cut_of(call)?;
+    let context = Context::new(inner, call, notes);
+    let working = async {
+        let progress = steps::run_to_cut(&context, cut.step).await?;
+        let order = match &cut.order_by {
+            Some(expression) => Some(context.value_of(expression, &flow.steps[cut.step], &progress).await?),
+            None => None,
+        };
+        Ok((progress, order))
+    };
+    let (progress, order) = crate::run::in_time(&context, Box::pin(working)).await.map_err(|failed| Box::new(failed.refusal))?;
+    let needed = &call.live.flows[call.flow].needed;
+    let content = content_of(call, Begins::BehindCut, Origin::Caller, progress.carried(flow, needed));
+    let bytes = encoded(&content, queue)?;
+    Ok(NewItem { content: bytes.into(), order: order.map(|value| order_hash(&value)), expires_in: Some(cut.expires), ..NewItem::default() })
+}
+
+pub(super) fn cut_of(call: &Call) -> Result<(&Arc<Flow>, &QueueCut, &QueuePlan), Box<Refusal>> {
+    let flow = &call.live.plan.flows[call.flow];
+    let cut = flow.queue.as_ref().ok_or_else(|| Refusal::new(Code::Internal, "The flow has no `queue` step."))?;
+    Ok((flow, cut, &call.live.plan.queues[cut.queue]))
+}
+
+/// What an item of this call holds.
+pub(crate) fn content_of(call: &Call, begins: Begins, origin: Origin, carried: Vec<Carried>) -> Content {
+    let flow = &call.live.plan.flows[call.flow];
+    Content {
+        begins,
+        origin,
+        depth: call.depth,
+        flow: flow.name.clone(),
+        tenant: call.flowfile.tenant.clone(),
+        id: call.flowfile.id.clone(),
+        run: call.flowfile.run.clone(),
+        key: call.key.clone(),
+        trace: call.trace,
+        inputs: fit::inputs_of(flow, &call.flowfile.input),
+        carried,
+    }
+}
+
+/// Its bytes, where the queue takes so many.
+pub(super) fn encoded(content: &Content, queue: &QueuePlan) -> Result<Vec<u8>, Box<Refusal>> {
+    let bytes = content.encode().map_err(|error| {
+        Refusal::new(Code::ItemTooLarge, format!("The item cannot be kept: {error}.")).policy("item.depth", DEPTH as u64, DEPTH as u64 + 1)
+    })?;
+    let (limit, used) = (queue.max_item.value, bytes.len() as u64);
+    if used > limit {
+        let detail = format!("The item takes {used} bytes, and the queue takes {limit}.");
+        return Err(Refusal::new(Code::ItemTooLarge, detail).policy("queue.max_item", limit, used).into());
+    }
+    Ok(bytes)
+}
+
+/// Appends one item, in the room there is or in room asked for now.
+async fn append(store: &Store, call: &Call, room: Option<Room>, item: NewItem) -> Result<Appended, Box<Refusal>> {
+    let (_, _, queue) = cut_of(call)?;
+    let tenant = &call.live.tenants[call.tenant].plan;
+    let bytes = item.content.len() as u64;
+    let fits = |room: &Room| room.bytes() >= bytes && *room.lane().queue == *queue.name && *room.lane().tenant == *tenant.name;
+    let room = match room.filter(fits) {
+        Some(room) => room,
+        None => room::exactly(store, queue, &tenant.name, &tenant.queued, 1, bytes).map_err(|full| room::refusal(&full))?,
+    };
+    let appended = store.append(Appending { room, items: vec![item] }).await.map_err(|error| store_refusal(&error))?;
+    appended.into_iter().next().ok_or_else(|| Refusal::new(Code::Internal, "The store said nothing of the item.").into())
+}
+
+/// Values that are the same have the same number.
+pub(super) fn order_hash(value: &Datum) -> u64 {
+    let mut writer = Writer::default();
+    // What is nested too deeply has the number of what it begins with.
+    let _whole = writer.datum(value, DEPTH);
+    let digest = Sha256::digest(&writer.out);
+    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}

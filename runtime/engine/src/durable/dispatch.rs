@@ -1,0 +1,139 @@
+//! The workers of one queue: whose turn it is is decided in `turns`, what is done with an item in `attempt`.
+//!
+//! One task a queue waits for work (it never asks again and again), hands out turns to at most `workers` tasks, and hears what came of
+//! them. The live plan is looked at for each turn: workers come and go with it, and a queue that left it is no longer served.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use spillgate_config::plan::QueuePlan;
+use spillgate_queue::{LaneName, Store, Take, TakeFrom, Waits};
+use spillgate_telemetry::happened;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Work, attempt};
+use super::schedule::{self, SCHEDULE};
+use super::state::Held;
+use super::turns::{After, HeldBy, Turn, Turns};
+use crate::Live;
+use crate::reload::Inner;
+
+/// How long a lane waits after the store did not answer.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a queue's task is told from outside.
+#[derive(Clone)]
+pub(super) struct Signals {
+    /// Take no more.
+    pub(super) stop: CancellationToken,
+    /// End what runs.
+    pub(super) cut_off: CancellationToken,
+}
+
+/// Serves a queue until it is told to stop, the engine is gone, or the queue has left the plan.
+pub(super) async fn serve(engine: Weak<Inner>, store: Store, queue: Arc<str>, signals: Signals) {
+    let work = store.work(&queue);
+    let mut told = Box::pin(work.clone().notified_owned());
+    told.as_mut().enable();
+    let (mut turns, mut running) = (Turns::default(), JoinSet::new());
+    let mut look = true;
+    loop {
+        let Some(inner) = engine.upgrade() else { return };
+        let live = inner.live.load_full();
+        let Some(plan) = plan_of(&live, &queue) else { break };
+        let mut reloaded = Box::pin(inner.durability.reloaded.clone().notified_owned());
+        let mut answered = Box::pin(inner.durability.answered.clone().notified_owned());
+        reloaded.as_mut().enable();
+        answered.as_mut().enable();
+        if std::mem::take(&mut look) {
+            turns.tell(lanes(&store, &live, &queue));
+        }
+        let now = Instant::now();
+        while running.len() < plan.workers
+            && let Some(turn) = turns.next(plan.workers, now)
+        {
+            running.spawn(one(inner.clone(), store.clone(), plan.clone(), turn, signals.cut_off.clone()));
+        }
+        inner.durability.holding.set(&queue, held(&turns));
+        let wakes = turns.wakes_at();
+        drop((inner, live));
+        tokio::select! {
+            () = &mut told => {
+                told.set(work.clone().notified_owned());
+                told.as_mut().enable();
+                look = true;
+            }
+            () = reloaded => look = true,
+            () = answered => turns.release(HeldBy::Database, Instant::now()),
+            Some(ended) = running.join_next() => {
+                if let Ok((turn, after)) = ended {
+                    turns.ended(&turn, after, Instant::now());
+                }
+            }
+            () = until(wakes) => {}
+            () = signals.stop.cancelled() => break,
+        }
+    }
+    if let Some(inner) = engine.upgrade() {
+        inner.durability.holding.set(&queue, Vec::new());
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// The plan of a queue: of the live configuration, or of the engine's own lanes.
+fn plan_of(live: &Live, queue: &Arc<str>) -> Option<QueuePlan> {
+    if **queue == *SCHEDULE {
+        return Some(schedule::left_over(queue.clone()));
+    }
+    live.plan.queues.iter().find(|plan| plan.name == *queue).cloned()
+}
+
+/// Lanes of tenants that the plan knows, with how many items wait in each.
+fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64)> {
+    let known = |tenant: &str| live.plan.tenants.binary_search_by(|known| (*known.name).cmp(tenant)).is_ok();
+    let lanes = store.lanes(Some(queue)).into_iter().filter(|lane| known(&lane.name.tenant));
+    lanes.map(|lane| (lane.name.tenant, lane.waiting)).collect()
+}
+
+fn held(turns: &Turns) -> Vec<Held> {
+    turns.held().map(|(tenant, held)| Held { tenant: tenant.clone(), by: held.by, since: held.since }).collect()
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One turn: takes an item and works on it.
+async fn one(inner: Arc<Inner>, store: Store, plan: QueuePlan, turn: Turn, cut_off: CancellationToken) -> (Turn, After) {
+    let lane = LaneName { queue: plan.name.clone(), tenant: turn.tenant.clone() };
+    let working = async {
+        let take = store.take(TakeFrom { lane: lane.clone(), most: 1, lease: plan.lease }).await;
+        let items = match take {
+            Ok(Take::Items(items)) => items,
+            Ok(Take::Nothing { waits, ready_in }) => {
+                if waits == Waits::DeadLetters && inner.durability.holding.parked(&lane) {
+                    happened::lane_parked(&inner.telemetry, &lane.queue, &lane.tenant);
+                }
+                return After::Nothing { ready_in };
+            }
+            Err(_) => return After::Held { by: HeldBy::Store, pause: STORE_PAUSE },
+        };
+        inner.durability.holding.served(&lane);
+        let work = Work { inner: &inner, store: &store, queue: &plan, cut_off: &cut_off };
+        let mut after = After::Served;
+        for leased in items {
+            after = attempt(&work, leased).await;
+        }
+        after
+    };
+    // A fault of ours costs this attempt: its lease was dropped, which hands the item back, counted.
+    let after = AssertUnwindSafe(working).catch_unwind().await;
+    (turn, after.unwrap_or(After::Held { by: HeldBy::Store, pause: STORE_PAUSE }))
+}

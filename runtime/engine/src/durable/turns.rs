@@ -1,0 +1,203 @@
+//! Whose turn it is: from which lane of a queue the next item is taken. It only decides; others take, run and tell it what came of it.
+//!
+//! Invariants
+//! 1. Lanes that have something are served in turn, in name order.
+//! 2. A lane that is not alone in its queue never has all workers; while others have something it has its share of them at the most.
+//! 3. A lane that is held back has none, and costs the others nothing.
+//! 4. What was told of a lane after a turn was given outlives what that turn found: no wake-up is lost.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a lane is held back by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// A database, or a service, that cannot do the work now.
+    Database,
+    /// A queue that items are handed on to, or the store, is full.
+    Target,
+    /// The memory for its work is in use.
+    Memory,
+    /// The store did not answer.
+    Store,
+}
+
+impl HeldBy {
+    /// The word in pages and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            HeldBy::Database => "database",
+            HeldBy::Target => "target",
+            HeldBy::Memory => "memory",
+            HeldBy::Store => "store",
+        }
+    }
+}
+
+/// A turn of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) tenant: Arc<str>,
+    /// When it was given.
+    round: u64,
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// An item was worked on.
+    Served,
+    /// There was nothing to take; time alone may change that.
+    Nothing { ready_in: Option<Duration> },
+    /// Nothing of the lane can be worked on now, for so long at least.
+    Held { by: HeldBy, pause: Duration },
+}
+
+/// The first pause of a lane that is held back, and the longest of our own.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+struct Lane {
+    at_work: usize,
+    /// Items that are believed to wait.
+    waiting: u64,
+    /// When that was last told.
+    told: u64,
+    /// Something may be ready then.
+    ready_at: Option<Instant>,
+    held: Option<Held>,
+}
+
+/// Why and since when a lane is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) by: HeldBy,
+    pub(super) since: Instant,
+    /// `None`: the pause is over, and one item at a time is tried until one is served.
+    until: Option<Instant>,
+    /// Pauses so far.
+    pauses: u32,
+}
+
+/// The lanes of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    lanes: BTreeMap<Arc<str>, Lane>,
+    last: Option<Arc<str>>,
+    round: u64,
+}
+
+impl Turns {
+    /// All lanes that are there, with how many items wait in each.
+    pub(super) fn tell(&mut self, lanes: impl IntoIterator<Item = (Arc<str>, u64)>) {
+        self.round += 1;
+        for (tenant, waiting) in lanes {
+            let lane = self.lanes.entry(tenant).or_default();
+            (lane.waiting, lane.told) = (waiting, self.round);
+        }
+        let round = self.round;
+        // What was not named is gone, once nothing of it is at work.
+        self.lanes.retain(|_, lane| lane.told == round || lane.at_work > 0);
+        for lane in self.lanes.values_mut().filter(|lane| lane.told != round) {
+            lane.waiting = 0;
+        }
+    }
+
+    /// The next turn, counted as at work until [`Turns::ended`].
+    pub(super) fn next(&mut self, workers: usize, now: Instant) -> Option<Turn> {
+        for lane in self.lanes.values_mut() {
+            lane.wake(now);
+        }
+        let busy = self.lanes.values().filter(|lane| lane.at_work > 0 || lane.is_ready()).count();
+        let alone = self.lanes.len() <= 1;
+        let share = if alone { workers } else { workers.div_ceil(busy.max(1)).min(workers - 1).max(1) };
+        let may = |lane: &Lane| lane.is_ready() && lane.at_work < share;
+        let after = match &self.last {
+            Some(last) => self.lanes.range::<Arc<str>, _>((Bound::Excluded(last), Bound::Unbounded)).find(|(_, lane)| may(lane)),
+            None => None,
+        };
+        let (tenant, _) = after.or_else(|| self.lanes.iter().find(|(_, lane)| may(lane)))?;
+        let tenant = tenant.clone();
+        if let Some(lane) = self.lanes.get_mut(&tenant) {
+            lane.at_work += 1;
+            lane.waiting = lane.waiting.saturating_sub(1);
+        }
+        self.last = Some(tenant.clone());
+        Some(Turn { tenant, round: self.round })
+    }
+
+    /// A turn is over.
+    pub(super) fn ended(&mut self, turn: &Turn, after: After, now: Instant) {
+        let Some(lane) = self.lanes.get_mut(&turn.tenant) else { return };
+        lane.at_work = lane.at_work.saturating_sub(1);
+        match after {
+            After::Served => {
+                lane.held = None;
+                // There may be another one: one turn finds out.
+                lane.waiting = lane.waiting.max(1);
+            }
+            After::Nothing { ready_in } => {
+                if lane.told <= turn.round {
+                    lane.waiting = 0;
+                }
+                lane.ready_at = ready_in.map(|wait| now + wait);
+            }
+            After::Held { by, pause } => {
+                lane.hold(by, pause, now);
+                lane.waiting = lane.waiting.max(1);
+            }
+        }
+    }
+
+    /// The pause of all lanes that `by` holds back is over.
+    pub(super) fn release(&mut self, by: HeldBy, now: Instant) {
+        for held in self.lanes.values_mut().filter_map(|lane| lane.held.as_mut()).filter(|held| held.by == by) {
+            held.until = held.until.map(|until| until.min(now));
+        }
+    }
+
+    /// When time alone may give a lane its turn.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        self.lanes.values().filter_map(|lane| lane.wakes_at()).min()
+    }
+
+    /// Lanes that are held back.
+    pub(super) fn held(&self) -> impl Iterator<Item = (&Arc<str>, &Held)> {
+        self.lanes.iter().filter_map(|(tenant, lane)| lane.held.as_ref().map(|held| (tenant, held)))
+    }
+}
+
+impl Lane {
+    fn is_ready(&self) -> bool {
+        self.waiting > 0 && self.held.as_ref().is_none_or(|held| held.until.is_none() && self.at_work == 0)
+    }
+    fn hold(&mut self, by: HeldBy, least: Duration, now: Instant) {
+        let before = self.held.take().filter(|held| held.by == by);
+        let (since, pauses) = before.as_ref().map_or((now, 0), |held| (held.since, held.pauses));
+        // Items of one lane that fail together make one pause.
+        let running = before.and_then(|held| held.until);
+        let doubled = FIRST_PAUSE.saturating_mul(1 << pauses.min(10)).min(LONGEST_PAUSE);
+        let until = running.unwrap_or(now + doubled.max(least.min(LONGEST_PAUSE)));
+        self.held = Some(Held { by, since, until: Some(until), pauses: pauses + u32::from(running.is_none()) });
+    }
+    fn wake(&mut self, now: Instant) {
+        if self.ready_at.is_some_and(|at| at <= now) {
+            (self.ready_at, self.waiting) = (None, self.waiting.max(1));
+        }
+        if let Some(held) = &mut self.held {
+            held.until = held.until.filter(|until| *until > now);
+        }
+    }
+    fn wakes_at(&self) -> Option<Instant> {
+        let pause_ends = self.held.as_ref().filter(|_| self.waiting > 0).and_then(|held| held.until);
+        pause_ends.into_iter().chain(self.ready_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use super::*;
+
+fn turns(lanes: &[(&str, u64)]) -> Turns {
+    let mut turns = Turns::default();
+    tell(&mut turns, lanes);
+    turns
+}
+
+fn tell(turns: &mut Turns, lanes: &[(&str, u64)]) {
+    turns.tell(lanes.iter().map(|(tenant, waiting)| (Arc::from(*tenant), *waiting)));
+}
+
+fn given(turns: &mut Turns, workers: usize, now: Instant) -> Vec<Turn> {
+    let mut running = 0;
+    std::iter::from_fn(|| {
+        running += 1;
+        if running > workers { None } else { turns.next(workers, now) }
+    })
+    .collect()
+}
+
+fn names(turns: &[Turn]) -> Vec<&str> {
+    turns.iter().map(|turn| &*turn.tenant).collect()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn lanes_are_served_in_turn() {
+    let (mut turns, now) = (turns(&[("a", 9), ("b", 9), ("c", 9)]), Instant::now());
+    let mut served = String::new();
+    for _ in 0..7 {
+        let turn = turns.next(4, now).expect("there is work");
+        served.push_str(&turn.tenant);
+        turns.ended(&turn, After::Served, now);
+    }
+    assert_eq!(served, "abcabca");
+}
+
+#[test]
+fn promise_5_a_lane_that_hangs_leaves_workers_to_the_others() {
+    let (mut turns, now) = (turns(&[("sick", 100), ("well", 0)]), Instant::now());
+    // Nothing waits elsewhere: it may have all but one.
+    assert_eq!(names(&given(&mut turns, 4, now)), ["sick"; 3]);
+    tell(&mut turns, &[("sick", 97), ("well", 5)]);
+    let next = turns.next(4, now).expect("one is free");
+    assert_eq!(&*next.tenant, "well");
+    turns.ended(&next, After::Served, now);
+    // While others have something it gets no more than its share, whoever's turn it is.
+    assert_eq!(turns.next(4, now).map(|turn| turn.tenant).as_deref(), Some("well"));
+}
+
+#[test]
+fn a_lane_that_is_alone_has_all_workers_and_no_more_turns_than_items() {
+    let (mut turns, now) = (turns(&[("a", 3)]), Instant::now());
+    assert_eq!(given(&mut turns, 8, now).len(), 3);
+    tell(&mut turns, &[("a", 100)]);
+    assert_eq!(given(&mut turns, 8, now).len(), 5, "three are at work");
+}
+
+#[test]
+fn one_worker_serves_every_lane() {
+    let (mut turns, now) = (turns(&[("a", 2), ("b", 2)]), Instant::now());
+    let turn = turns.next(1, now).expect("a turn");
+    turns.ended(&turn, After::Served, now);
+    assert_eq!(turns.next(1, now).map(|turn| turn.tenant).as_deref(), Some("b"));
+}
+
+#[test]
+fn a_lane_held_back_waits_is_tried_with_one_and_goes_on() {
+    let (mut turns, now) = (turns(&[("a", 10)]), Instant::now());
+    let both = given(&mut turns, 2, now);
+    turns.ended(&both[0], After::Held { by: HeldBy::Database, pause: SECOND }, now);
+    turns.ended(&both[1], After::Held { by: HeldBy::Database, pause: SECOND }, now + SECOND / 2);
+    // They failed together: one pause.
+    assert_eq!((turns.next(2, now), turns.wakes_at()), (None, Some(now + SECOND)));
+    let (_, held) = turns.held().next().expect("it is shown");
+    assert_eq!((held.by, held.since), (HeldBy::Database, now));
+    let later = now + SECOND;
+    let tried = given(&mut turns, 2, later);
+    assert_eq!(tried.len(), 1, "one item finds out");
+    turns.ended(&tried[0], After::Served, later);
+    assert_eq!((turns.held().count(), given(&mut turns, 2, later).len()), (0, 2));
+}
+
+#[test]
+fn pauses_grow_to_a_bound_and_end_when_the_database_answers() {
+    let (mut turns, mut now) = (turns(&[("a", 10)]), Instant::now());
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        let turn = turns.next(1, now).expect("its pause is over");
+        turns.ended(&turn, After::Held { by: HeldBy::Database, pause: Duration::ZERO }, now);
+        let end = turns.wakes_at().expect("it is tried again");
+        pauses.push(end - now);
+        now = end;
+    }
+    assert_eq!((pauses[0], pauses[1], pauses[11]), (FIRST_PAUSE, FIRST_PAUSE * 2, LONGEST_PAUSE));
+    let turn = turns.next(1, now).expect("its pause is over");
+    turns.ended(&turn, After::Held { by: HeldBy::Database, pause: Duration::ZERO }, now);
+    assert_eq!(turns.next(1, now), None);
+    turns.release(HeldBy::Target, now);
+    assert_eq!(turns.next(1, now), None);
+    turns.release(HeldBy::Database, now);
+    assert!(turns.next(1, now).is_some());
+}
+
+#[test]
+fn a_wake_up_between_a_look_and_its_end_is_not_lost() {
+    let (mut turns, now) = (turns(&[("a", 1)]), Instant::now());
+    let early = turns.next(2, now).expect("a turn");
+    tell(&mut turns, &[("a", 1)]);
+    turns.ended(&early, After::Nothing { ready_in: None }, now);
+    let again = turns.next(2, now).expect("what was told later counts");
+    turns.ended(&again, After::Nothing { ready_in: Some(SECOND) }, now);
+    assert_eq!((turns.next(2, now), turns.wakes_at()), (None, Some(now + SECOND)));
+    assert!(turns.next(2, now + SECOND).is_some());
+}
+
+#[test]
+fn lanes_that_are_gone_are_forgotten_once_nothing_is_at_work() {
+    let (mut turns, now) = (turns(&[("a", 2), ("b", 2)]), Instant::now());
+    let turn = turns.next(4, now).expect("a turn");
+    tell(&mut turns, &[("b", 1)]);
+    assert_eq!(turns.lanes.len(), 2);
+    turns.ended(&turn, After::Nothing { ready_in: None }, now);
+    tell(&mut turns, &[("b", 1)]);
+    assert_eq!(turns.lanes.len(), 1);
+}
