@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use spillgate_config::Plan;
-use spillgate_engine::Durable;
-use spillgate_queue::{Health, LaneStatus, StoreStatus, SyncTimes, Waits};
+use spillgate_engine::{Durable, Engine};
+use spillgate_queue::{Health, StoreStatus, SyncTimes, Waits};
 use spillgate_telemetry::{BUCKETS, DurableReport, LaneReport, StoreReport, StoreState, names};
 
 use crate::pages::queues;
@@ -21,13 +21,13 @@ pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     let process = state.telemetry.process();
     process.memory_reserved.set(state.engine.memory().used());
     process.memory_limit.set(live.plan.server.memory.value);
-    let page = state.telemetry.render_metrics_with(&report(&state.engine.store(), &live.plan));
+    let page = state.telemetry.render_metrics_with(&report(&state.engine, &live.plan));
     reply::text("text/plain; version=0.0.4; charset=utf-8", page)
 }
 
 /// Durable work at this moment.
-fn report(durable: &Durable, plan: &Plan) -> DurableReport {
-    let store = match durable {
+fn report(engine: &Engine, plan: &Plan) -> DurableReport {
+    let store = match engine.store() {
         Durable::Recovering => return DurableReport::new(StoreState::Recovering, None),
         Durable::Failed(_) => return DurableReport::new(StoreState::Failed, None),
         Durable::Serving(store) => store,
@@ -42,11 +42,12 @@ fn report(durable: &Durable, plan: &Plan) -> DurableReport {
     let queues: HashSet<&str> = plan.queues.iter().map(|queue| &*queue.name).collect();
     let tenants: HashSet<&str> = plan.tenants.iter().map(|tenant| &*tenant.name).collect();
     let other: Arc<str> = names::OTHER.into();
-    for lane in store.lanes(None) {
+    for lane in queues::Lane::all(store.lanes(None), &engine.held_lanes()) {
+        let name = &lane.status.name;
         // Names in parentheses are the engine's own: a few, whatever callers do.
-        let known = queues.contains(&*lane.name.queue) || lane.name.queue.starts_with('(');
-        let queue = if known { &lane.name.queue } else { &other };
-        let tenant = if tenants.contains(&*lane.name.tenant) { &lane.name.tenant } else { &other };
+        let known = queues.contains(&*name.queue) || name.queue.starts_with('(');
+        let queue = if known { &name.queue } else { &other };
+        let tenant = if tenants.contains(&*name.tenant) { &name.tenant } else { &other };
         report.lane(queue, tenant, of_lane(&lane));
     }
     report
@@ -71,7 +72,8 @@ fn numbers(status: &StoreStatus) -> StoreReport {
     }
 }
 
-fn of_lane(lane: &LaneStatus) -> LaneReport {
+fn of_lane(lane: &queues::Lane) -> LaneReport {
+    let queues::Lane { status: lane, head } = lane;
     LaneReport {
         waiting: lane.waiting,
         set_aside: lane.set_aside,
@@ -81,7 +83,7 @@ fn of_lane(lane: &LaneStatus) -> LaneReport {
         disk: lane.disk,
         oldest_age: lane.oldest_age,
         paused: lane.paused,
-        head: (lane.waits != Waits::Empty).then_some((lane.waits.name(), lane.waits_for)),
+        head: (lane.waits != Waits::Empty).then_some(*head),
         appended: lane.appended,
         ended: queues::ends(lane).collect(),
     }

@@ -38,7 +38,7 @@ pub(crate) async fn queues(Shared(state): Shared<Arc<State>>) -> Response {
         Durable::Recovering => reply::json(&queues::Queues::of(&live.plan, &queues::Known::Recovering)),
         Durable::Failed(detail) => reply::json(&queues::Queues::of(&live.plan, &queues::Known::Unusable(&detail))),
         Durable::Serving(store) => {
-            let (status, lanes) = (store.status(), store.lanes(None));
+            let (status, lanes) = (store.status(), queues::Lane::all(store.lanes(None), &state.engine.held_lanes()));
             reply::json(&queues::Queues::of(&live.plan, &queues::Known::Open(&status, &lanes)))
         }
     }
@@ -47,7 +47,8 @@ pub(crate) async fn queues(Shared(state): Shared<Arc<State>>) -> Response {
 /// `GET /admin/v1/queues/{queue}/lanes/{tenant}`.
 pub(crate) async fn lane(Shared(state): Shared<Arc<State>>, Path(name): Path<Names>, asked: Extension<Asked>) -> Response {
     let found = store(&state).and_then(|store| find_lane(&store, &name.lane()));
-    reply::result(found.as_ref().map(queues::LanePage::of), &asked.id)
+    let seen = found.map(|lane| queues::Lane::all(vec![lane], &state.engine.held_lanes()));
+    reply::result(seen.as_ref().map(|lanes| lanes.first().map(queues::LanePage::of)), &asked.id)
 }
 
 /// `GET /admin/v1/queues/{queue}/lanes/{tenant}/dead?after=JOB&limit=N`.

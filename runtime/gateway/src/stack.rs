@@ -150,7 +150,8 @@ impl Admitting<'_> {
     /// Room for the item of a durable flow. The repeat of a known key makes no item.
     fn room(&self, body_bytes: u64) -> Result<Option<Room>, Refusal> {
         let (engine, live) = (&self.gateway.engine, &self.view.live);
-        if live.plan.flows[self.flow].queue.is_none() {
+        let is_known = |key| engine.knows_key(live, self.tenant, self.flow, key);
+        if live.plan.flows[self.flow].queue.is_none() || self.key().is_some_and(is_known) {
             return Ok(None);
         }
         let in_head = self.parts.uri.path_and_query().map_or(0, |target| target.as_str().len()) as u64;

@@ -1,13 +1,14 @@
 //! The pages about queues, lanes, jobs and the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use spillgate_config::Plan;
 use spillgate_config::plan::{QueuePlan, WhenFull};
-use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneStatus, Recovered, StoreStatus};
+use spillgate_engine::HeldLane;
+use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneName, LaneStatus, Recovered, StoreStatus, Waits};
 
 use super::{Amount, LimitPage, amount, milliseconds};
 
@@ -26,7 +27,26 @@ pub(crate) enum Known<'a> {
     Recovering,
     /// It could not be opened.
     Unusable(&'a str),
-    Open(&'a StoreStatus, &'a [LaneStatus]),
+    Open(&'a StoreStatus, &'a [Lane]),
+}
+
+/// A lane of the store, with what holds its head back: also what only the engine knows, such as a database that is down.
+pub(crate) struct Lane {
+    pub(crate) status: LaneStatus,
+    /// In a word, and since when.
+    pub(crate) head: (&'static str, Duration),
+}
+
+impl Lane {
+    pub(crate) fn all(lanes: Vec<LaneStatus>, held: &[HeldLane]) -> Vec<Lane> {
+        let held: HashMap<&LaneName, &HeldLane> = held.iter().map(|held| (&held.lane, held)).collect();
+        let head = |status: &LaneStatus| match (status.waits, held.get(&status.name)) {
+            // The store sees an item that somebody could take, or that was just handed back.
+            (Waits::Worker | Waits::Backoff, Some(held)) => (held.by.name(), held.since.elapsed()),
+            (waits, _) => (waits.name(), status.waits_for),
+        };
+        lanes.into_iter().map(|status| Lane { head: head(&status), status }).collect()
+    }
 }
 
 #[derive(Serialize)]
@@ -141,10 +161,10 @@ struct Head {
 
 impl<'a> Queues<'a> {
     pub(crate) fn of(plan: &'a Plan, known: &Known<'a>) -> Self {
-        let lanes: &[LaneStatus] = if let Known::Open(_, lanes) = known { lanes } else { &[] };
-        let mut by_queue: BTreeMap<&str, Vec<&LaneStatus>> = plan.queues.iter().map(|queue| (&*queue.name, Vec::new())).collect();
+        let lanes: &[Lane] = if let Known::Open(_, lanes) = known { lanes } else { &[] };
+        let mut by_queue: BTreeMap<&str, Vec<&Lane>> = plan.queues.iter().map(|queue| (&*queue.name, Vec::new())).collect();
         for lane in lanes {
-            by_queue.entry(&lane.name.queue).or_default().push(lane);
+            by_queue.entry(&lane.status.name.queue).or_default().push(lane);
         }
         let settings = |name: &str| plan.queues.iter().find(|queue| *queue.name == *name).map(QueueSettings::of);
         let queues = by_queue.into_iter().map(|(name, lanes)| QueuePage {
@@ -227,8 +247,8 @@ impl QueueSettings {
 }
 
 impl Totals {
-    fn of(lanes: &[&LaneStatus]) -> Self {
-        let sum = |read: fn(&LaneStatus) -> u64| lanes.iter().map(|lane| read(lane)).sum();
+    fn of(lanes: &[&Lane]) -> Self {
+        let sum = |read: fn(&LaneStatus) -> u64| lanes.iter().map(|lane| read(&lane.status)).sum();
         Totals {
             waiting: sum(|lane| lane.waiting),
             set_aside: sum(|lane| lane.set_aside),
@@ -236,7 +256,7 @@ impl Totals {
             dead: sum(|lane| lane.dead),
             bytes: sum(|lane| lane.bytes),
             disk_bytes: sum(|lane| lane.disk),
-            oldest_item_age_ms: lanes.iter().filter_map(|lane| lane.oldest_age).max().map(whole_milliseconds),
+            oldest_item_age_ms: lanes.iter().filter_map(|lane| lane.status.oldest_age).max().map(whole_milliseconds),
         }
     }
 }
@@ -246,7 +266,8 @@ fn whole_milliseconds(time: Duration) -> u64 {
 }
 
 impl<'a> LanePage<'a> {
-    pub(crate) fn of(lane: &'a LaneStatus) -> Self {
+    pub(crate) fn of(lane: &'a Lane) -> Self {
+        let Lane { status: lane, head } = lane;
         LanePage {
             queue: &lane.name.queue,
             tenant: &lane.name.tenant,
@@ -259,7 +280,7 @@ impl<'a> LanePage<'a> {
             disk_bytes: lane.disk,
             oldest_item_age_ms: lane.oldest_age.map(whole_milliseconds),
             paused: lane.paused,
-            head: Head { waits_for: lane.waits.name(), since_ms: milliseconds(lane.waits_for) },
+            head: Head { waits_for: head.0, since_ms: milliseconds(head.1) },
             appended: lane.appended,
             ended: ends(lane).filter(|(_, count)| *count > 0).collect(),
         }

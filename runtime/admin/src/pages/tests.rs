@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use spillgate_config::load_from;
 use spillgate_config::source::Memory;
-use spillgate_engine::SeatCounts;
+use spillgate_engine::{HeldBy, HeldLane, SeatCounts};
 use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes, Waits};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 
@@ -195,6 +195,8 @@ fn all_pages() -> Value {
     let tenant = &plan.tenants[0];
     let taken = Taken { rate_left: 57, in_flight: 2, memory: 65_536, queued: Some([7, 5_120, 131_072]) };
     let (store, lanes) = (store_status(), [lane("(direct)", "agent", 0), lane("bookings", "agent", 6), lane("gone", "agent", 1)]);
+    let held = HeldLane { lane: lanes[1].name.clone(), by: HeldBy::Database, since: std::time::Instant::now() + Duration::from_secs(60) };
+    let lanes = queues::Lane::all(lanes.into(), &[held]);
     let fault = Fault { file: "/etc/spillgate/flows/truck_position.toml".into(), line: 3, column: 1, message: "unknown key".into() };
     let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()] };
     json!({

@@ -100,7 +100,10 @@ pub(super) fn job_path() -> Map<String, Value> {
     let look = reply("How the job stands; `result` or `error` once it has ended.", json!({ "job": job, "result": any, "error": problem }));
     let cancel = reply("The job's final state: `cancelled`, or the one it had ended in before.", json!({ "job": job }));
     Map::from_iter([
-        ("get".to_owned(), operation("job_status", "how a job stands", vec![id.clone(), prefer], look, &[Code::ResultGone, Code::MemoryFull])),
+        (
+            "get".to_owned(),
+            operation("job_status", "how a job stands", vec![id.clone(), prefer], look, &[Code::ResultGone, Code::MemoryFull]),
+        ),
         ("delete".to_owned(), operation("job_cancel", "cancel a job", vec![id], cancel, &[Code::ConflictRunning])),
     ])
 }
