@@ -6,12 +6,15 @@ use std::sync::Arc;
 use axum::response::Response;
 use serde::Serialize;
 use spillgate_model::{Code, Refusal};
-use spillgate_telemetry::happened;
+use spillgate_telemetry::happened::{self, AdminChange};
 
 use crate::operations::Change;
 use crate::pages::audit::Changed;
 use crate::stack::Asked;
 use crate::{State, reply};
+
+/// The outcome of what was not refused.
+pub(crate) const DONE: &str = "done";
 
 /// What a change came to.
 pub(crate) struct Effect<T> {
@@ -35,7 +38,7 @@ pub(crate) async fn carry_through<T: Serialize + Send + 'static>(
         async move {
             let result = work.await;
             let (from, to, outcome, result) = match result {
-                Ok(effect) => (effect.from, effect.to, "done".to_owned(), Ok(effect.value)),
+                Ok(effect) => (effect.from, effect.to, DONE.to_owned(), Ok(effect.value)),
                 Err(refusal) => (None, None, refusal.to_string(), Err(refusal)),
             };
             let audited = keep(&state, &asked, action, subject, (from, to), outcome).await;
@@ -57,10 +60,10 @@ pub(crate) async fn keep(
     (from, to): (Option<String>, Option<String>),
     outcome: String,
 ) -> bool {
-    let shown = if subject.is_empty() { action.to_owned() } else { format!("{action} {subject}") };
-    let change_to = to.as_deref().map_or_else(|| outcome.clone(), |to| format!("{outcome}: {to}"));
-    happened::admin_change(&asked.admin, asked.remote.ip(), &shown, &change_to);
-    let (who, remote) = (asked.admin.to_string(), asked.remote.ip());
+    let (remote, shown) = (asked.remote.ip(), to.as_deref().map_or_else(|| outcome.clone(), |to| format!("{outcome}: {to}")));
+    let change = AdminChange { admin: &asked.admin, remote, action, subject: &subject, done: outcome == DONE, outcome: &shown };
+    happened::admin_change(&state.telemetry, &change);
+    let who = asked.admin.to_string();
     let change = Change { who, remote, action: action.to_owned(), subject, from, to, outcome };
     let kept = state.operations.record(change).await;
     if let Err(why) = &kept {

@@ -154,7 +154,7 @@ async fn reload(Shared(state): Shared<Arc<State>>, asked: axum::Extension<Asked>
             let before = state.operations.standing().applied;
             let result = state.operations.reload().await;
             let (versions, outcome) = match &result {
-                Ok(version) => ((Some(before), Some(version.clone())), "done".to_owned()),
+                Ok(version) => ((Some(before), Some(version.clone())), change::DONE.to_owned()),
                 Err(faults) => ((None, None), format!("refused, {} faults", faults.len())),
             };
             change::keep(&state, &asked, "reload", String::new(), versions, outcome).await;

@@ -197,6 +197,11 @@ pub(crate) fn process(page: &mut Page, process: &ProcessMetrics, version: &str) 
     let (applied, refused) = process.reloads();
     page.sample(names::RELOADS, &["applied"], applied);
     page.sample(names::RELOADS, &["refused"], refused);
+    page.family(names::ADMIN_CHANGES);
+    for (action, [done, refused]) in process.admin_changes() {
+        page.sample(names::ADMIN_CHANGES, &[action, "done"], done);
+        page.sample(names::ADMIN_CHANGES, &[action, "refused"], refused);
+    }
     page.family(names::BUILD);
     page.sample(names::BUILD, &[version], 1);
     page.family(names::UPTIME);

@@ -82,9 +82,27 @@ pub fn reload_refused(telemetry: &Telemetry, faults: &[String]) {
     }
 }
 
+/// An operator changed something, or tried to.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct AdminChange<'a> {
+    pub admin: &'a str,
+    pub remote: IpAddr,
+    /// One word: the label of its count.
+    pub action: &'static str,
+    /// What it was done to; empty: the server.
+    pub subject: &'a str,
+    /// Whether it was done.
+    pub done: bool,
+    /// What it came to.
+    pub outcome: &'a str,
+}
+
 /// An operator changed something, or tried to: who, from where, what, and how it ended.
-pub fn admin_change(admin: &str, remote: IpAddr, change: &str, outcome: &str) {
-    tracing::info!(admin, %remote, change, outcome, "changed by an operator");
+pub fn admin_change(telemetry: &Telemetry, change: &AdminChange<'_>) {
+    let AdminChange { admin, remote, action, subject, done, outcome } = *change;
+    telemetry.process().admin_change(action, done);
+    tracing::info!(admin, %remote, action, subject, outcome, "changed by an operator");
 }
 
 /// Somebody without a right to it asked the admin face.

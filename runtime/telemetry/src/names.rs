@@ -110,6 +110,7 @@ metrics! {
     SPANS_DROPPED "spillgate_spans_dropped_total" Counter [] "Spans the collector did not get: the queue was full or it did not take them.";
     CONFIG "spillgate_config_info" Gauge ["version"] "The configuration that runs.";
     RELOADS "spillgate_reloads_total" Counter ["outcome"] "Reloads, applied or refused.";
+    ADMIN_CHANGES "spillgate_admin_changes_total" Counter ["action" "outcome"] "Changes by operators, done or refused.";
     BUILD "spillgate_build_info" Gauge ["version"] "The program that runs.";
     UPTIME "spillgate_uptime_seconds" Gauge [] "Time since the start.";
     RESIDENT "spillgate_resident_memory_bytes" Gauge [] "Memory of the process as the system counts it.";

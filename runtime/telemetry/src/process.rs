@@ -1,5 +1,6 @@
 //! What is counted once per process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -32,6 +33,8 @@ pub struct ProcessMetrics {
     pub(crate) spans_dropped: Arc<Counter>,
     pub(crate) reloads_applied: Counter,
     pub(crate) reloads_refused: Counter,
+    /// Changes by operators: done and refused.
+    admin_changes: Mutex<BTreeMap<&'static str, [u64; 2]>>,
     pub(crate) config_version: Mutex<Option<Box<str>>>,
     pub(crate) started: Instant,
     pub(crate) call_failed: Throttle,
@@ -53,6 +56,7 @@ impl Default for ProcessMetrics {
             spans_dropped: Arc::default(),
             reloads_applied: Counter::default(),
             reloads_refused: Counter::default(),
+            admin_changes: Mutex::default(),
             config_version: Mutex::default(),
             started: Instant::now(),
         }
@@ -63,6 +67,13 @@ impl ProcessMetrics {
     /// The configuration that runs.
     pub fn config_version(&self) -> Option<Box<str>> {
         unpoisoned(self.config_version.lock()).clone()
+    }
+    pub(crate) fn admin_change(&self, action: &'static str, done: bool) {
+        unpoisoned(self.admin_changes.lock()).entry(action).or_default()[usize::from(!done)] += 1;
+    }
+    /// Changes by operators, by action: how many were done, and how many refused.
+    pub fn admin_changes(&self) -> BTreeMap<&'static str, [u64; 2]> {
+        unpoisoned(self.admin_changes.lock()).clone()
     }
     /// Reloads that were applied, and that were refused.
     pub fn reloads(&self) -> (u64, u64) {

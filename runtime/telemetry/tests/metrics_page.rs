@@ -28,6 +28,9 @@ fn busy() -> Telemetry {
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);
+    let (remote, subject) = (std::net::Ipv4Addr::LOCALHOST.into(), "queues/bookings/lanes/dispatch-agent");
+    let change = happened::AdminChange { admin: "alice", remote, action: "purge", subject, done: true, outcome: "done" };
+    happened::admin_change(&telemetry, &change);
     happened::lease_lost(&telemetry, "bookings", "dispatch-agent", "book_trip", "2f-1a");
     happened::interrupted_resolved(&telemetry, "book_trip", "2f-1a", ResolvedBy::Verify, "succeeded");
     happened::schedule_tick(&telemetry, "nightly", Tick::Run);
