@@ -81,7 +81,7 @@ async fn by_record(context: &Context<'_>, record: &PreparedRecord) -> Found {
     match asked(recorded_by(&question(context), record)).await {
         Ok(Some(job)) => return Found::Done(Some(done_before_body(&job))),
         Ok(None) => {}
-        Err(failed) => return later(failed),
+        Err(failed) => return later(*failed),
     }
     match asked(may_be_recorded(&question(context), record)).await {
         Ok(Recordable::Yes) => Found::NotDone,
@@ -89,9 +89,9 @@ async fn by_record(context: &Context<'_>, record: &PreparedRecord) -> Found {
         Ok(Recordable::Refused(refusal)) => match asked(recorded_by(&question(context), record)).await {
             Ok(Some(job)) => Found::Done(Some(done_before_body(&job))),
             Ok(None) => Found::Later(refusal),
-            Err(failed) => later(failed),
+            Err(failed) => later(*failed),
         },
-        Err(failed) => later(failed),
+        Err(failed) => later(*failed),
     }
 }
 
@@ -122,7 +122,7 @@ async fn by_verify(context: &Context<'_>, verify: &PreparedVerify) -> Found {
         match asked(is_there(&question(context), verify, alone)).await {
             Ok(true) => return Found::Done(context.claim.map(|claim| done_before_body(&claim.job().to_string()))),
             Ok(false) => {}
-            Err(failed) => return later(failed),
+            Err(failed) => return later(*failed),
         }
         match grace.take() {
             Some(grace) => tokio::time::sleep(grace).await,
@@ -156,6 +156,6 @@ async fn asked<T>(asking: impl Future<Output = Fallible<T>>) -> Fallible<T> {
 }
 
 /// Whatever the database says, it may say more later: rights are given, tables are mended.
-fn later(failed: Box<Failed>) -> Found {
+fn later(failed: Failed) -> Found {
     Found::Later(Box::new(failed.refusal))
 }

@@ -63,3 +63,84 @@ fn hash(parts: &[impl AsRef<[u8]>]) -> Hash {
     let digest = hash.finalize();
     std::array::from_fn(|index| digest[index])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use spillgate_config::plan::{Effect, Input, Limit, Origin};
+    use spillgate_model::Type;
+
+    use super::*;
+
+    fn flow(inputs: &[&str]) -> Flow {
+        Flow {
+            name: "book".into(),
+            about: String::new(),
+            http: None,
+            effect: Effect::Write,
+            deadline: Limit { value: Duration::from_secs(1), origin: Origin::Default },
+            cache: None,
+            page: None,
+            inputs: inputs.iter().map(|name| Input::new(name, Type::Text)).collect(),
+            steps: Vec::new(),
+            queue: None,
+            idempotency: None,
+            unique: None,
+            schedule: None,
+            tests: Vec::new(),
+            version: 0,
+            memory: 0,
+            file: Arc::default(),
+        }
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn parts_are_told_apart_by_their_lengths() {
+        assert_ne!(given("ab", "c", "k"), given("a", "bc", "k"));
+        assert_ne!(given("a", "b", "ck"), given("a", "bc", "k"));
+        assert_eq!(given("a", "b", "k"), given("a", "b", "k"));
+    }
+
+    #[test]
+    fn the_input_is_hashed_by_name_and_without_what_is_null() {
+        let before = input(&flow(&["trip", "note"]), &[text("7"), Value::Null]);
+        // The flow gained an input and its file is in another order: the same call is the same call.
+        let after = input(&flow(&["since", "note", "trip"]), &[Value::Null, Value::Null, text("7")]);
+        assert_eq!(before, after);
+        assert_ne!(before, input(&flow(&["trip", "note"]), &[text("7"), text("")]));
+        assert_ne!(before, input(&flow(&["trip", "note"]), &[Value::Integer(7), Value::Null]), "typed: text is no number");
+        assert_ne!(before, input(&flow(&["note", "trip"]), &[text("7"), Value::Null]));
+    }
+
+    #[test]
+    fn a_derived_key_knows_a_run_from_none() {
+        let flowfile = |run: Option<&str>| Flowfile {
+            id: "r".into(),
+            tenant: "one".into(),
+            run: run.map(Arc::from),
+            input: Arc::from([]),
+            deadline: Instant::now(),
+        };
+        let derived = |run| derived(&flowfile(run), "book", &[1; 16]);
+        assert_eq!(derived(Some("a")), derived(Some("a")));
+        assert_ne!(derived(Some("a")), derived(Some("b")));
+        assert_ne!(derived(Some("")), derived(None));
+    }
+
+    #[test]
+    fn a_business_key_is_made_of_its_inputs_alone() {
+        let of = |by: &[usize], values: &[Value]| {
+            let plan = UniquePlan { by: by.to_vec(), within: Duration::from_secs(1) };
+            unique(&flow(&["trip", "note"]), &plan, values).hash
+        };
+        assert_eq!(of(&[0], &[text("7"), text("a")]), of(&[0], &[text("7"), text("b")]));
+        assert_ne!(of(&[0, 1], &[text("7"), text("a")]), of(&[0, 1], &[text("7"), text("b")]));
+        assert_ne!(of(&[0], &[text("7"), text("7")]), of(&[1], &[text("7"), text("7")]));
+    }
+}

@@ -10,9 +10,9 @@ use spillgate_telemetry::happened;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use super::DIRECT;
 use super::ending::{self, Ending};
 use super::settling::{self, LEASE};
-use super::DIRECT;
 use crate::durable::{self, Claim, Content};
 use crate::reload::Inner;
 
@@ -65,9 +65,9 @@ async fn take(inner: &Weak<Inner>, store: &Store, lane: &LaneName, turns: &Arc<S
 async fn look_into(inner: &Inner, store: &Store, tenant: &str, leased: Leased) {
     let live = inner.live.load_full();
     let Leased { lease, content, .. } = leased;
-    let call = Content::decode(&content).map_err(|error| error.to_string()).and_then(|content| {
-        durable::call_of(&content, &live).map_err(|misfit| misfit.to_string())
-    });
+    let call = Content::decode(&content)
+        .map_err(|error| error.to_string())
+        .and_then(|content| durable::call_of(&content, &live).map_err(|misfit| misfit.to_string()));
     match call {
         Ok(call) => {
             let claim = Claim::new(store.clone(), lease, call.key.clone(), true);

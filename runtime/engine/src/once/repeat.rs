@@ -11,13 +11,7 @@ use crate::reload::Inner;
 use crate::{Call, Outcome};
 
 /// The first call's outcome. `None`: it is proven that it did nothing, and the key is free again.
-pub(super) async fn answer(
-    inner: &Inner,
-    store: &Store,
-    call: &Call,
-    once: &Once,
-    first: JobId,
-) -> Result<Option<Outcome>, Box<Refusal>> {
+pub(super) async fn answer(inner: &Inner, store: &Store, call: &Call, once: &Once, first: JobId) -> Result<Option<Outcome>, Box<Refusal>> {
     let place = inner.repeats.enter(first)?;
     let ended = timeout_at(Instant::from_std(call.flowfile.deadline), store.ended(first)).await;
     drop(place);

@@ -33,8 +33,8 @@ use crate::verdict::{Failed, Fallible};
 use crate::{Call, Outcome};
 pub(crate) use http::Client as HttpClient;
 pub(crate) use prepare::{Lookup, PreparedFlow, PreparedRecord, PreparedSql, PreparedStep, PreparedVerify};
-use progress::{Done, has_value};
 pub(crate) use progress::{Carried, Progress};
+use progress::{Done, has_value};
 pub(crate) use retry::jittered;
 pub(crate) use sql::{lookup, once as read_once};
 pub(crate) use write::{Left, Writing, begin};
@@ -93,7 +93,12 @@ impl<'a> Context<'a> {
             Datum::Integer(value) => Some(Value::Integer(value)),
             Datum::Number(value) => Some(Value::Number(value)),
             Datum::Text(text) => Some(Value::Text(Box::from(&*text))),
-            _ => return Err(Failed::refused(Refusal { scope: Scope::Flow, ..Refusal::new(Code::Internal, "The watermark is neither text nor a number.") })),
+            _ => {
+                return Err(Failed::refused(Refusal {
+                    scope: Scope::Flow,
+                    ..Refusal::new(Code::Internal, "The watermark is neither text nor a number.")
+                }));
+            }
         })
     }
     /// Before anything is sent that cannot be taken back: the store knows of it first.

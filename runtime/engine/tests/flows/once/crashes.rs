@@ -69,6 +69,7 @@ fn e6_after_a_crash_without_evidence_it_is_unknown_and_never_run_again() {
         assert_eq!((told.code, told.status(), told.retryable), (Code::OutcomeUnknown, 504, false));
         let job = life.ended(Life::job_in(&told));
         assert_eq!(state(&job), "unknown");
+        assert!(life.outcome(job.id).contains(r#""code":"outcome_unknown""#));
         let next = ground.start_on(life.crash());
         assert_eq!(next.code(ASKED), Code::OutcomeUnknown, "never endless 409, never run again by itself");
         assert_eq!(ground.booked(), i64::from(fault == CommitFault::HangsAfter));

@@ -9,7 +9,7 @@ use spillgate_engine::{Call, Durable, Engine, Outcome, reply};
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::clock::MachineClock;
 use spillgate_queue::disk::simulated::SimulatedDisk;
-use spillgate_queue::{Job, JobId, JobState, Store, StoreOptions};
+use spillgate_queue::{Job, JobId, JobState, LaneName, Store, StoreOptions};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -40,6 +40,14 @@ max_affected = 1
     )
 }
 
+/// The same, from a queue.
+pub(super) fn queued(name: &str, once: &str, cut: &str) -> String {
+    booking(name, once).replacen("[[step]]", &format!("[[step]]\nqueue = \"jobs\"\n{cut}\n[[step]]"), 1)
+}
+
+/// A queue whose items have two attempts.
+const QUEUE: &str = "\n[queue.jobs]\nworkers = 2\nattempts = 2\nlease = \"5s\"\n";
+
 /// Files and tables that outlive crashes.
 pub(super) struct Ground {
     folder: PathBuf,
@@ -65,6 +73,9 @@ impl Ground {
                 DONE_AT TEXT NOT NULL, PRIMARY KEY (TENANT, FLOW, IDEMPOTENCY_KEY));",
         );
         write_files(&ground.folder, &Settings::default(), flows);
+        let server = ground.folder.join("server.toml");
+        let written = std::fs::read_to_string(&server).expect("it was written");
+        std::fs::write(&server, written + QUEUE).expect("written");
         ground
     }
     /// The first life.
@@ -201,7 +212,21 @@ impl Life {
     pub(super) fn until(&self, what: &str, done: impl FnMut() -> bool) {
         self.runtime.block_on(crate::support::until(what, done));
     }
-    /// The end of the first job of a tenant's direct lane, or of the one with that number.
+    /// The job of a call that was queued.
+    pub(super) fn job(&self, asked: Asked<'_>) -> JobId {
+        self.job_of(self.run(asked))
+    }
+    pub(super) fn job_of(&self, outcome: Outcome) -> JobId {
+        match outcome {
+            Outcome::Job(job) => job.id,
+            other => panic!("no job: {other:?}"),
+        }
+    }
+    /// Stops or resumes dispatch of a tenant's lane.
+    pub(super) fn pause(&self, tenant: &str, paused: bool) {
+        self.store().pause(&LaneName { queue: "jobs".into(), tenant: tenant.into() }, paused);
+    }
+    /// A job when it has ended.
     pub(super) fn ended(&self, job: JobId) -> Job {
         let store = self.store();
         self.block_on("the end of a job", store.ended(job)).expect("the job is known")

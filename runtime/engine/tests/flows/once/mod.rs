@@ -4,6 +4,7 @@
 //! asked to sync. The database is a SQLite file that outlives them.
 
 mod crashes;
+mod durable;
 mod keys;
 mod life;
 mod races;

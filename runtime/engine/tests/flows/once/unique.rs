@@ -34,9 +34,11 @@ fn a_business_key_is_taken_once_across_tenants() {
 fn twenty_calls_for_one_business_key_are_one_execution() {
     let ground = Ground::new(&[&booking("book", UNIQUE)]);
     let life = ground.start();
-    let sent: Vec<_> = (0..20).map(|number| life.send(Asked::new("book", SEVEN).tenant(if number % 2 == 0 { "one" } else { "two" }))).collect();
+    let sent: Vec<_> =
+        (0..20).map(|number| life.send(Asked::new("book", SEVEN).tenant(if number % 2 == 0 { "one" } else { "two" }))).collect();
     let outcomes: Vec<Outcome> = sent.into_iter().map(|sent| life.wait(sent)).collect();
-    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused(refusal) if refusal.code == Code::ConflictUnique)).count();
+    let refused =
+        outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused(refusal) if refusal.code == Code::ConflictUnique)).count();
     assert_eq!((refused, ground.booked()), (19, 1), "{outcomes:?}");
 }
 
