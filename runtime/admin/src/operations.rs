@@ -15,6 +15,8 @@ pub struct Standing {
     pub faults: Vec<Fault>,
     /// Keys the last reload wanted changed that need a restart.
     pub kept: Vec<String>,
+    /// What is wrong with the operator state on disk, a sentence each; empty: nothing.
+    pub remarks: Vec<String>,
 }
 
 /// Something an operator changed, or tried to.

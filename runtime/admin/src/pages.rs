@@ -342,6 +342,8 @@ pub(crate) struct Config<'a> {
     version: &'a str,
     files: Vec<Cow<'a, str>>,
     notes: &'a [String],
+    /// What is wrong with the operator state on disk, a sentence each.
+    remarks: &'a [String],
     last_reload: LastReload<'a>,
     plan: PlanPage<'a>,
 }
@@ -384,6 +386,7 @@ impl<'a> Config<'a> {
             version: &plan.version,
             files: plan.files.iter().map(|file| file.to_string_lossy()).collect(),
             notes: &plan.notes,
+            remarks: &standing.remarks,
             last_reload: LastReload { faults: &standing.faults, kept: &standing.kept },
             plan: PlanPage {
                 server: ServerPage::of(&plan.server),

@@ -9,12 +9,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spillgate_admin::{Operations, Standing};
+use spillgate_admin::Standing;
 use spillgate_config::{Fault, Plan};
 use spillgate_engine::Engine;
-use spillgate_model::Work;
 use spillgate_telemetry::{Telemetry, happened};
 
+use crate::keeping::Keeping;
 use crate::last_good;
 use crate::serve::Addresses;
 
@@ -24,14 +24,16 @@ pub(crate) struct Reloader {
     addresses: Addresses,
     engine: Engine,
     telemetry: Telemetry,
+    keeping: Arc<Keeping>,
     standing: Mutex<Standing>,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Reloader {
-    pub(crate) fn new(config: PathBuf, addresses: Addresses, engine: Engine, telemetry: Telemetry) -> Arc<Self> {
+    pub(crate) fn new(config: PathBuf, addresses: Addresses, engine: Engine, telemetry: Telemetry, keeping: Arc<Keeping>) -> Arc<Self> {
         let standing = Standing { applied: engine.live().plan.version.clone(), ..Standing::default() };
-        Arc::new(Reloader { config, addresses, engine, telemetry, standing: Mutex::new(standing), turn: tokio::sync::Mutex::new(()) })
+        let (standing, turn) = (Mutex::new(standing), tokio::sync::Mutex::new(()));
+        Arc::new(Reloader { config, addresses, engine, telemetry, keeping, standing, turn })
     }
 
     fn apply(&self, mut plan: Plan) -> Result<(String, Vec<String>), Vec<Fault>> {
@@ -48,7 +50,7 @@ impl Reloader {
     }
 
     /// Waits for a reload that runs, then does its own.
-    async fn in_turn(&self) -> Result<String, Vec<Fault>> {
+    pub(crate) async fn reload(&self) -> Result<String, Vec<Fault>> {
         let _turn = self.turn.lock().await;
         let (config, addresses) = (self.config.clone(), self.addresses);
         let loaded = tokio::task::spawn_blocking(move || load(&config, addresses))
@@ -60,8 +62,16 @@ impl Reloader {
         if !Arc::ptr_eq(&before, &now) {
             // Told first, kept then: nobody waits for the disk to hear of it.
             let _told_by_the_log = tokio::task::spawn_blocking(move || last_good::save(&now.plan)).await;
+            // Opening a store may take long: nobody who asked for the reload waits for it.
+            let keeping = self.keeping.clone();
+            tokio::spawn(async move { keeping.open().await });
         }
         outcome
+    }
+
+    /// How the last reload went.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Keeps and tells how it went.
@@ -75,7 +85,7 @@ impl Reloader {
                 for key in &kept {
                     tracing::warn!(key, "this key cannot change while the server runs; the old value is kept until a restart");
                 }
-                *standing = Standing { applied: version.clone(), faults: Vec::new(), kept };
+                *standing = Standing { applied: version.clone(), kept, ..Standing::default() };
                 Ok(version)
             }
             Err(faults) => {
@@ -87,16 +97,6 @@ impl Reloader {
                 Err(faults)
             }
         }
-    }
-}
-
-impl Operations for Reloader {
-    fn standing(&self) -> Standing {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>> {
-        Box::pin(self.in_turn())
     }
 }
 

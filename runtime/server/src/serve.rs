@@ -3,15 +3,18 @@
 //! Invariants
 //! 1. Nothing is bound or spawned before the configuration is proven.
 //! 2. A database that is down stops nothing: sessions are opened when a call needs one.
-//! 3. After SIGTERM or SIGINT no new call is taken, accepted calls end within `shutdown_grace`, then the process ends.
+//! 3. What is kept on disk is opened behind the listeners ([`crate::keeping`]): direct flows are answered at once.
+//! 4. After SIGTERM or SIGINT no new call is taken, no item is taken from a
+//!    queue, what runs ends within `shutdown_grace`, then the data folder is closed and the process ends.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use spillgate_admin::{Admin, Operations as _};
+use spillgate_admin::Admin;
 use spillgate_config::Plan;
 use spillgate_engine::Engine;
 use spillgate_gateway::{Gateway, GatewayOptions};
@@ -20,9 +23,15 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_dir::DataDir;
+use crate::keeping::Keeping;
+use crate::operations::Operator;
 use crate::reload::{self, Reloader};
 use crate::watch::Watch;
 use crate::{cli, commands, cursor_key, last_good, wiring};
+
+/// How long attempts that are cut off may take to let go.
+const CUT_OFF: Duration = Duration::from_secs(1);
 
 /// Addresses from the command line, in place of the file's.
 #[derive(Clone, Copy, Default)]
@@ -81,6 +90,7 @@ pub(crate) fn run_with(
 
 async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: impl FnOnce(&Bound)) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::new()?;
+    let folder = DataDir::take(&plan.server.data_dir)?;
     let telemetry = Telemetry::start(TelemetryOptions {
         access: Sink::Stdout,
         log: Sink::Stderr,
@@ -95,30 +105,43 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let flows = bind(plan.server.listen).await?;
     let admin = bind(plan.server.admin_listen).await?;
     let bound = Bound { listen: flows.local_addr()?, admin_listen: admin.local_addr()? };
-    let reloader = Reloader::new(config.to_owned(), addresses, engine.clone(), telemetry.clone());
+    let keeping = Keeping::new(engine.clone(), folder, &plan);
+    let reloader = Reloader::new(config.to_owned(), addresses, engine.clone(), telemetry.clone(), keeping.clone());
     let stopping = CancellationToken::new();
-    let gateway = Gateway::new(engine.clone(), telemetry.clone(), GatewayOptions::default());
-    let admin_service = Admin::new(engine.clone(), telemetry.clone(), reloader.clone());
+    let gateway = Gateway::new(engine.clone(), telemetry.clone(), gateway_options(&keeping));
+    let operator = Operator { reloader: reloader.clone(), keeping: keeping.clone() };
+    let admin_service = Admin::new(engine.clone(), telemetry.clone(), Arc::new(operator));
     let serving = tokio::spawn(gateway.serve(flows, stopping.clone()));
     let administering = tokio::spawn(admin_service.serve(admin, stopping.clone()));
     let reloading = tokio::spawn(follow_files(reloader, engine.clone(), stopping.clone()));
+    let opening = keeping.clone();
+    tokio::spawn(async move { opening.open().await });
     on_ready(&bound);
 
     stop.wait().await;
-    tracing::info!("stopping: no new calls are taken");
+    tracing::info!("stopping: no new calls are taken, nor items from queues");
     stopping.cancel();
+    engine.stop_taking();
     let grace = engine.live().plan.server.shutdown_grace;
     let ended = tokio::time::timeout(grace, async {
         let _ended = tokio::join!(serving, administering, reloading);
         // Last, for an accepted call may start a write until its connection has ended.
         engine.drained().await;
     });
-    let ended = ended.await.is_ok();
-    if !ended {
-        tracing::warn!(?grace, "calls were still running at the end of shutdown_grace");
+    if ended.await.is_err() {
+        tracing::warn!(?grace, "calls or items were still running at the end of shutdown_grace");
+        // Their items stay, or are looked into after the next start. An attempt that does not even end for this is left behind.
+        let _left_behind = tokio::time::timeout(CUT_OFF, engine.cut_off()).await;
     }
+    keeping.close().await;
     tokio::task::spawn_blocking(move || telemetry.shutdown()).await.ok();
     Ok(ExitCode::SUCCESS)
+}
+
+/// What only the server knows of how things are.
+fn gateway_options(keeping: &Arc<Keeping>) -> GatewayOptions {
+    let keeping = keeping.clone();
+    GatewayOptions { readiness: Arc::new(move || keeping.reasons()), ..GatewayOptions::default() }
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -198,7 +198,7 @@ fn all_pages() -> Value {
     let held = HeldLane { lane: lanes[1].name.clone(), by: HeldBy::Database, since: std::time::Instant::now() + Duration::from_secs(60) };
     let lanes = queues::Lane::all(lanes.into(), &[held]);
     let fault = Fault { file: "/etc/spillgate/flows/truck_position.toml".into(), line: 3, column: 1, message: "unknown key".into() };
-    let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()] };
+    let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()], remarks: Vec::new() };
     json!({
         "/admin/v1/flows": shown(&Flows::of(&plan)),
         "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics)] }),

@@ -55,7 +55,7 @@ impl Server {
         self.reloads.send_modify(|count| *count += 1);
         let mut standing = self.standing.lock().expect("no test panics here");
         if self.good.load(Ordering::Relaxed) {
-            *standing = Standing { applied: "v2".into(), faults: Vec::new(), kept: vec!["server.listen".into()] };
+            *standing = Standing { applied: "v2".into(), faults: Vec::new(), kept: vec!["server.listen".into()], ..Standing::default() };
             return Ok("v2".into());
         }
         standing.faults = vec![Fault { file: "flows/a.toml".into(), line: 3, column: 7, message: "unknown key \"abuot\"".into() }];

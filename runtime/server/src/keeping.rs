@@ -1,0 +1,179 @@
+//! What is kept in the data folder: operator state and the queue store, opened behind the listeners and closed in order.
+//!
+//! Invariants
+//! 1. Direct flows wait for nothing here: both are opened on a blocking thread after the listeners are bound.
+//! 2. Operator state comes first: a lane that an operator paused is paused before the store serves.
+//! 3. The two together hold `disk_limit`: control has its share, the store the rest.
+//! 4. A store that does not open, or breaks off opening, stops nothing but durable work.
+//! 5. A stop closes the store, then the operator state; a store that is still being opened is left to the next start.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use spillgate_config::Plan;
+use spillgate_control::{Control, ControlOptions, share_of};
+use spillgate_engine::{Durable, Engine};
+use spillgate_queue::clock::MachineClock;
+use spillgate_queue::disk::RealDisk;
+use spillgate_queue::{LaneName, Store, StoreOptions};
+use tokio::task::spawn_blocking;
+
+use crate::data_dir::DataDir;
+
+/// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Owns both.
+pub(crate) struct Keeping {
+    engine: Engine,
+    folder: DataDir,
+    disk_limit: u64,
+    disk_reserve: u64,
+    control: OnceLock<Control>,
+    /// Why operator state is not kept at all.
+    no_control: OnceLock<String>,
+    /// What the store's start found that strangers may hear of.
+    found: OnceLock<Vec<String>>,
+    /// Whether the store was opened or tried; held while it is.
+    begun: Mutex<bool>,
+    stopping: AtomicBool,
+}
+
+impl Keeping {
+    pub(crate) fn new(engine: Engine, folder: DataDir, plan: &Plan) -> Arc<Keeping> {
+        let (disk_limit, disk_reserve) = (plan.server.disk_limit, plan.server.disk_reserve);
+        let (control, no_control, found) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (begun, stopping) = (Mutex::new(false), AtomicBool::new(false));
+        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, no_control, found, begun, stopping })
+    }
+
+    /// Opens what the plan that runs needs and is not open yet: at the start, and after a reload that may have brought the first
+    /// queue.
+    pub(crate) async fn open(self: &Arc<Self>) {
+        let opening = self.clone();
+        if let Err(panic) = spawn_blocking(move || opening.open_here()).await {
+            tracing::error!(%panic, "opening the data folder broke off");
+            self.engine.store_failed("opening it broke off".into());
+        }
+    }
+
+    fn open_here(&self) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        self.open_control();
+        // Without queues, keys and schedules nothing is ever put into a store, so none is made and no disk is taken. One that is
+        // there is opened all the same: its items can be seen, and its jobs asked for.
+        let wanted = needs_store(&self.engine.live().plan) || self.folder.store().is_dir();
+        if *begun || !wanted || self.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        *begun = true;
+        let since = Instant::now();
+        match self.open_store() {
+            Ok(store) => self.serve(store, since.elapsed()),
+            Err(detail) => {
+                tracing::error!(detail, "the store cannot be opened; direct flows go on");
+                self.engine.store_failed(detail);
+            }
+        }
+    }
+
+    fn open_control(&self) {
+        if self.control.get().is_some() || self.no_control.get().is_some() {
+            return;
+        }
+        let options = ControlOptions { folder: self.folder.control(), share: share_of(self.disk_limit) };
+        let opened = match Control::open(&options) {
+            Ok(control) => self.control.set(control).err().map(|_| String::new()),
+            Err(error) => self.no_control.set(error.to_string()).err(),
+        };
+        debug_assert!(opened.is_none(), "opened once, under the lock");
+        for remark in self.remarks() {
+            tracing::warn!(remark, "operator state");
+        }
+    }
+
+    fn open_store(&self) -> Result<Store, String> {
+        let disk = RealDisk::open(self.folder.store()).map_err(|error| error.to_string())?;
+        let options = StoreOptions {
+            disk: Arc::new(disk),
+            clock: Arc::new(MachineClock::default()),
+            disk_limit: self.disk_limit - share_of(self.disk_limit),
+            disk_reserve: self.disk_reserve,
+        };
+        Store::open(options).map_err(|error| error.to_string())
+    }
+
+    fn serve(&self, store: Store, took: Duration) {
+        let recovered = store.status().recovered;
+        tracing::info!(lanes = recovered.lanes, waiting = recovered.waiting, ?took, "the store is open");
+        if recovered.cut_records > 0 {
+            tracing::warn!(
+                records = recovered.cut_records,
+                bytes = recovered.cut_bytes,
+                "unfinished records were cut off the store; none of them was acknowledged"
+            );
+        }
+        let mut found = Vec::new();
+        if recovered.quarantined_extents > 0 {
+            found.push(format!("{} extents of the store cannot be read and are set aside", recovered.quarantined_extents));
+        }
+        if !recovered.missing_files.is_empty() {
+            found.push(format!("files of the store are missing: {}", recovered.missing_files.join(", ")));
+        }
+        for remark in found.iter().chain(&recovered.remarks) {
+            tracing::warn!(remark, "the store");
+        }
+        let _found_once = self.found.set(found);
+        for lane in self.control.get().map(Control::paused).unwrap_or_default() {
+            store.pause(&LaneName { queue: lane.queue.into(), tenant: lane.tenant.into() }, true);
+        }
+        if self.stopping.load(Ordering::SeqCst) {
+            return store.close();
+        }
+        self.engine.attach_store(store);
+    }
+
+    /// Operator state, or why there is none.
+    pub(crate) fn control(&self) -> Result<&Control, String> {
+        let not_yet = || self.no_control.get().cloned().unwrap_or_else(|| "operator state is still being read".into());
+        self.control.get().ok_or_else(not_yet)
+    }
+    /// What operators should know of it, a sentence each.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let never = self.no_control.get().map(|error| format!("operator state is not kept: {error}"));
+        self.control.get().map(Control::remarks).unwrap_or_default().into_iter().chain(never).collect()
+    }
+    /// Why the server is degraded, beyond the store's health; for anybody to read.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let mut reasons = self.found.get().cloned().unwrap_or_default();
+        if !self.remarks().is_empty() {
+            reasons.push("the operator state needs a look: /admin/v1/config on the admin listener says why".to_owned());
+        }
+        reasons
+    }
+
+    /// Closes what is open.
+    pub(crate) async fn close(self: Arc<Self>) {
+        self.stopping.store(true, Ordering::SeqCst);
+        let closed = spawn_blocking(move || {
+            if let Durable::Serving(store) = self.engine.store() {
+                store.close();
+            }
+            if let Some(control) = self.control.get() {
+                control.close();
+            }
+        });
+        if tokio::time::timeout(CLOSING, closed).await.is_err() {
+            tracing::warn!("the data folder could not be closed in time; nothing that was acknowledged is lost");
+        }
+    }
+}
+
+/// Whether anything of a plan is ever put into a store.
+fn needs_store(plan: &Plan) -> bool {
+    let keeps = |flow: &Arc<spillgate_config::plan::Flow>| {
+        flow.queue.is_some() || flow.idempotency.is_some() || flow.unique.is_some() || flow.schedule.is_some()
+    };
+    !plan.queues.is_empty() || plan.flows.iter().any(keeps)
+}

@@ -1,0 +1,64 @@
+//! What the admin face asks of the server: reloads, the audit, and pauses that outlive a restart.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use spillgate_admin::{AuditEntry, Change, Operations, Standing};
+use spillgate_config::Fault;
+use spillgate_control::PausedLane;
+use spillgate_model::Work;
+use spillgate_queue::LaneName;
+
+use crate::keeping::Keeping;
+use crate::reload::Reloader;
+
+/// The server as its operators see it.
+pub(crate) struct Operator {
+    pub(crate) reloader: Arc<Reloader>,
+    pub(crate) keeping: Arc<Keeping>,
+}
+
+impl Operations for Operator {
+    fn standing(&self) -> Standing {
+        Standing { remarks: self.keeping.remarks(), ..self.reloader.standing() }
+    }
+
+    fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>> {
+        Box::pin(self.reloader.reload())
+    }
+
+    fn record(&self, change: Change) -> Work<'_, Result<(), String>> {
+        Box::pin(async move {
+            let control = self.keeping.control()?;
+            control.record(as_entry(change)).map_err(|error| error.to_string())?;
+            control.kept().await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn audit(&self, after: u64, most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>> {
+        Box::pin(async move { Ok(self.keeping.control()?.audit(after, most).into_iter().map(as_page).collect()) })
+    }
+
+    fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>> {
+        let lane = PausedLane { queue: lane.queue.to_string(), tenant: lane.tenant.to_string() };
+        Box::pin(async move {
+            let control = self.keeping.control()?;
+            control.set_paused(&lane, paused).map_err(|error| error.to_string())?;
+            control.kept().await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+fn as_entry(change: Change) -> spillgate_control::AuditEntry {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let Change { who, remote, action, subject, from, to, outcome } = change;
+    let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    spillgate_control::AuditEntry { number: 0, at_ms, who, remote: remote.to_string(), action, subject, from, to, outcome }
+}
+
+fn as_page(entry: spillgate_control::AuditEntry) -> AuditEntry {
+    let spillgate_control::AuditEntry { number, at_ms, who, remote, action, subject, from, to, outcome } = entry;
+    // An address that is none (edited by hand) is shown as the unspecified one.
+    let remote = remote.parse().unwrap_or(std::net::IpAddr::from([0, 0, 0, 0]));
+    AuditEntry { number, at_ms, change: Change { who, remote, action, subject, from, to, outcome } }
+}
