@@ -6,6 +6,7 @@
 //!    everything else is full.
 //! 3. Waiting holds nothing but the connection.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Method;
@@ -92,10 +93,18 @@ fn memory(gateway: &Inner, view: &View, caller: &LiveTenant) -> Result<PayloadMe
     caller.gate.reserve_memory(&caller.limits, bytes, gateway.engine.memory(), server_limit)
 }
 
-/// Waits for the job's end, or until `deadline`; which of the two is seen by asking again.
+/// Waits for the job's end, until `deadline`, or until the server stops, which need not wait for those who only wait. What came
+/// first is seen by asking again.
 async fn ended(gateway: &Inner, job: &JobView, deadline: Instant) {
-    if let Durable::Serving(store) = gateway.engine.store() {
-        let _or_too_late = timeout_at(deadline, store.ended(job.id)).await;
+    let Durable::Serving(store) = gateway.engine.store() else { return };
+    let stopping = gateway.stopping.notified();
+    // Asked for after the notice was, so that none is missed.
+    if gateway.draining.load(Ordering::SeqCst) {
+        return;
+    }
+    tokio::select! {
+        _or_too_late = timeout_at(deadline, store.ended(job.id)) => {}
+        () = stopping => {}
     }
 }
 

@@ -36,6 +36,7 @@ use std::time::Instant;
 
 use spillgate_engine::Engine;
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
+use tokio::sync::Notify;
 
 pub use offline::offline_reply;
 use request_id::RequestIds;
@@ -75,6 +76,8 @@ struct Inner {
     /// When the clock that the gates are shown began.
     started: Instant,
     draining: AtomicBool,
+    /// Told with `draining`: whoever only waits need not.
+    stopping: Notify,
     connections: usize,
     readiness: Readiness,
 }
@@ -85,7 +88,8 @@ impl Gateway {
         let strangers = telemetry.call_metrics(names::UNKNOWN, names::UNKNOWN);
         let views = Views::new(engine.live());
         let GatewayOptions { connections, readiness } = options;
-        let (ids, started, draining) = (RequestIds::new(), engine.started(), AtomicBool::new(false));
-        Gateway { inner: Arc::new(Inner { engine, telemetry, strangers, views, ids, started, draining, connections, readiness }) }
+        let (ids, started, draining, stopping) = (RequestIds::new(), engine.started(), AtomicBool::new(false), Notify::new());
+        let inner = Inner { engine, telemetry, strangers, views, ids, started, draining, stopping, connections, readiness };
+        Gateway { inner: Arc::new(inner) }
     }
 }

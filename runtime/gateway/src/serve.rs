@@ -50,6 +50,7 @@ async fn serve(listener: TcpListener, gateway: &Arc<Inner>, shutdown: &Cancellat
     }
     drop(listener);
     gateway.draining.store(true, Ordering::SeqCst);
+    gateway.stopping.notify_waiters();
     let grace = gateway.engine.live().plan.server.shutdown_grace;
     let orderly = async {
         // Nobody waits out the linger when no connection is left.

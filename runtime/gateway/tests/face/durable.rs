@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use spillgate_model::limits::BODY_BYTES;
 use spillgate_queue::{LaneName, Store};
 
-use crate::support::{Face, Reply, get, patiently, with, with_body};
+use crate::support::{Face, Reply, get, patiently, until, with, with_body};
 
 const LANE: (&str, &str) = ("orders", "agent");
 
@@ -286,4 +286,18 @@ async fn e8_looks_at_jobs_share_one_series() {
     }
     let page = face.telemetry.render_metrics();
     assert!(page.contains(r#"spillgate_calls_total{tenant="agent",flow="(jobs)",code="unknown_job"} 199"#), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_does_not_wait_for_those_who_only_wait() {
+    let (mut face, _store) = paused().await;
+    let href = followed(&face.send(&order(16, "")).await);
+    let mut wire = face.connect().await;
+    wire.write(with(&get("agent-key", &href), "Prefer: wait=60\r\n").as_bytes()).await;
+    let waiting = "spillgate_calls_in_flight{tenant=\"agent\",flow=\"(jobs)\"} 1\n";
+    until("the look to begin", || face.telemetry.render_metrics().contains(waiting)).await;
+    face.stop.cancel();
+    let reply = wire.reply().await;
+    assert_eq!((reply.status, &reply.json()["job"]["state"]), (200, &json!("queued")), "{}", reply.body);
+    patiently("the server to end", &mut face.served).await.expect("no panic");
 }
