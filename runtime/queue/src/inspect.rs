@@ -115,19 +115,19 @@ pub struct Exported {
 }
 
 /// Lanes and extents.
-pub fn inspect(_disk: &Arc<dyn Disk>) -> Result<Inspection, InspectError> {
+pub fn inspect(_disk: &dyn Disk) -> Result<Inspection, InspectError> {
     unimplemented!()
 }
 
 /// Reads every record of every lane and proves every checksum; each fault is reported as it is found.
-pub fn verify(_disk: &Arc<dyn Disk>, _report: &mut dyn FnMut(Damage)) -> Result<Verified, InspectError> {
+pub fn verify(_disk: &dyn Disk, _report: &mut dyn FnMut(Damage)) -> Result<Verified, InspectError> {
     unimplemented!()
 }
 
 /// Writes every item that has not ended and every dead letter, a JSON object a line:
 /// `{"job", "queue", "tenant", "state": "queued"|"dead", "attempts", "age_ms", "keys": [hex…], "content": base64}`.
 /// Content that cannot be read is `null`, with `"damaged"` saying why.
-pub fn export(_disk: &Arc<dyn Disk>, _out: &mut dyn Write) -> Result<Exported, InspectError> {
+pub fn export(_disk: &dyn Disk, _out: &mut dyn Write) -> Result<Exported, InspectError> {
     unimplemented!()
 }
 
