@@ -40,6 +40,16 @@ CREATE TABLE booking (
     UNIQUE (company, reference)
 );
 
+-- Which work was done (`record` of book_trip; `spillgate check` prints this statement).
+CREATE TABLE spillgate_done (
+    tenant          text NOT NULL,
+    flow            text NOT NULL,
+    idempotency_key text NOT NULL,
+    job             text NOT NULL,
+    done_at         timestamptz NOT NULL,
+    PRIMARY KEY (tenant, flow, idempotency_key)
+);
+
 INSERT INTO truck
 SELECT i, CASE WHEN i <= 160 THEN 'ACME' ELSE 'BOREAL' END, 'PG-' || lpad(i::text, 4, '0') FROM generate_series(1, 200) AS i;
 

@@ -18,7 +18,10 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("flows/book_trip.toml", include_str!("../../../flows/fleet/flows/book_trip.toml")),
     ("flows/bookings.toml", include_str!("../../../flows/fleet/flows/bookings.toml")),
     ("flows/depots.toml", include_str!("../../../flows/fleet/flows/depots.toml")),
+    ("flows/new_bookings.toml", include_str!("../../../flows/fleet/flows/new_bookings.toml")),
+    ("flows/note_booking.toml", include_str!("../../../flows/fleet/flows/note_booking.toml")),
     ("flows/trip.toml", include_str!("../../../flows/fleet/flows/trip.toml")),
+    ("flows/trip_events.toml", include_str!("../../../flows/fleet/flows/trip_events.toml")),
     ("flows/trips.sql", include_str!("../../../flows/fleet/flows/trips.sql")),
     ("flows/trips.toml", include_str!("../../../flows/fleet/flows/trips.toml")),
     ("flows/truck.toml", include_str!("../../../flows/fleet/flows/truck.toml")),
@@ -96,14 +99,23 @@ The fleet example answers on http://{flows} (admin on http://{admin}). Try:
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/api/trips/2005
   # several steps with when, map and route
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/api/trucks/7/status
-  # a write
+  # durable work: a booking becomes a job (202) that is done from disk, and done once
   curl -s -H 'Authorization: Bearer demo-agent' -H 'Content-Type: application/json' -d '{{\"trip\": 2002, \"reference\": \"ACME-1\", \"pallets\": 3}}' http://{flows}/api/bookings
+  # sent again it is the same job; with Prefer: wait=5 its result comes with the reply
+  curl -s -H 'Authorization: Bearer demo-agent' -H 'Content-Type: application/json' -H 'Prefer: wait=5' -d '{{\"trip\": 2002, \"reference\": \"ACME-1\", \"pallets\": 3}}' http://{flows}/api/bookings
+  # the job itself, by the address that the first call gave (found out here by sending it once more)
+  curl -s -H 'Authorization: Bearer demo-agent' http://{flows}$(curl -s -H 'Authorization: Bearer demo-agent' -H 'Content-Type: application/json' -d '{{\"trip\": 2002, \"reference\": \"ACME-1\", \"pallets\": 3}}' http://{flows}/api/bookings | grep -o '/api/jobs/[0-9a-f-]*')
+  # a schedule looks for new bookings every five seconds and notes them in the history of their trips
+  curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/api/trips/2002/events
   # what this key may call, as OpenAPI 3.1
   curl -s -H 'Authorization: Bearer demo-agent' http://{flows}/openapi.json
   # by name, from another terminal
   SPILLGATE_KEY=demo-agent {program} call truck_position id=7 --url http://{flows}
-  # the operator's side
+  # the operator's side; `queues` has each lane, its oldest item, and what its head waits for
   curl -s -H 'Authorization: Bearer demo-admin' http://{admin}/admin/v1/databases
+  curl -s -H 'Authorization: Bearer demo-admin' http://{admin}/admin/v1/queues
+  curl -s -X POST -H 'Authorization: Bearer demo-admin' http://{admin}/admin/v1/queues/bookings/lanes/dispatch-agent/pause
+  curl -s -X POST -H 'Authorization: Bearer demo-admin' http://{admin}/admin/v1/queues/bookings/lanes/dispatch-agent/resume
   curl -s -H 'Authorization: Bearer demo-admin' http://{admin}/metrics
 
 The files are in {}: edit a flow and the next call uses it. Below, one line a call.
