@@ -29,8 +29,8 @@ use bytes::Bytes;
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::{JobId, JobState, LaneName, Room, Store};
 
-pub(crate) use claim::Claim;
 pub(crate) use append::{content_of, run as append};
+pub(crate) use claim::Claim;
 pub(crate) use content::{Begins, Content, Origin};
 pub(crate) use emit::{Emission, handed_on};
 pub(crate) use fit::call_of;

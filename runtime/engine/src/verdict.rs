@@ -26,10 +26,6 @@ pub(crate) struct Failed {
 pub(crate) type Fallible<T> = Result<T, Box<Failed>>;
 
 impl Failed {
-    /// The same of a refusal in a box.
-    pub(crate) fn boxed(refusal: Box<Refusal>) -> Box<Failed> {
-        Failed::refused(*refusal)
-    }
     /// A failure that another try will not mend.
     pub(crate) fn refused(refusal: Refusal) -> Box<Failed> {
         Box::new(Failed { refusal, again: false })

@@ -137,7 +137,13 @@ impl Work<'_> {
         match self.look(&call, &claim).await {
             Kept::Ended(Found::NotDone) if content.origin == Origin::Schedule => self.not_made_up_for(claim, &call).await,
             Kept::Ended(Found::NotDone) => {
-                happened::interrupted_resolved(&self.inner.telemetry, &call.live.plan.flows[call.flow].name, &claim.job().to_string(), by(&call), "again");
+                happened::interrupted_resolved(
+                    &self.inner.telemetry,
+                    &call.live.plan.flows[call.flow].name,
+                    &claim.job().to_string(),
+                    by(&call),
+                    "again",
+                );
                 self.run(content, call, claim, attempt).await
             }
             kept => self.as_found(call, claim, kept, None).await,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_config::plan::{EmitStep, Flow, QueuePlan, Step};
-use spillgate_model::{Code, Datum, Refusal, Scope, json};
+use spillgate_model::{Code, Datum, Flowfile, Refusal, Scope, json};
 use spillgate_queue::{Appending, Emit, Full, NewItem, Store};
 use tokio::time::Instant;
 
@@ -20,7 +20,6 @@ use crate::run::Notes;
 use crate::steps::{Context, Progress};
 use crate::verdict::{Failed, Fallible};
 use crate::{Call, Outcome, PageRequest, once};
-use spillgate_model::Flowfile;
 
 /// How long a run that must go on waits before it asks a full target again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -54,7 +53,7 @@ impl<'a> Emission<'a> {
         let call = self.call(input)?;
         let once = once::of_call(&call).map_err(|refusal| self.unfit(&refusal))?;
         let content = content_of(&call, Begins::BehindCut, Origin::Emitted, Vec::new());
-        let content = encoded(&content, self.queue).map_err(Failed::boxed)?;
+        let content = encoded(&content, self.queue).map_err(|refusal| Failed::refused(*refusal))?;
         let Some(cut) = &self.flow.queue else { return Ok(()) };
         let order = match &cut.order_by {
             Some(expression) => {

@@ -83,7 +83,9 @@ fn value_of(input: &Input, content: &Content) -> Result<Value, Misfit> {
         return Err(format!("the input {} comes from elsewhere now", input.name).into());
     }
     if (input.kind, input.list) != (given.kind, given.list) {
-        return Err(format!("the input {} is {} now, and the item has {}", input.name, shown(input.kind.name(), input.list), of(given)).into());
+        return Err(
+            format!("the input {} is {} now, and the item has {}", input.name, shown(input.kind.name(), input.list), of(given)).into()
+        );
     }
     if given.value == Value::Null && input.required {
         return Err(format!("the flow now requires the input {}", input.name).into());

@@ -31,7 +31,8 @@ fn own(store: &Store, tenant: &str, id: &str) -> Result<JobId, Box<Refusal>> {
 
 /// A job as it stands.
 pub(super) async fn view(store: &Store, id: JobId) -> Result<JobView, Box<Refusal>> {
-    let job = store.job(id).ok_or_else(|| Box::new(Refusal::new(Code::ResultGone, "The job ended, and nothing of it is kept any more.")))?;
+    let job =
+        store.job(id).ok_or_else(|| Box::new(Refusal::new(Code::ResultGone, "The job ended, and nothing of it is kept any more.")))?;
     seen(store, job).await
 }
 

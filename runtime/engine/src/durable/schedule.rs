@@ -12,9 +12,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use spillgate_config::plan::{Flow, Limit, Origin as From, QueuePlan, SchedulePlan, WhenFull};
 use spillgate_model::{Flowfile, Refusal, Value, problem};
-use spillgate_queue::{
-    Appended, Appending, End, Hash, JobId, JobState, LaneName, Lease, Need, NewItem, QueueLimits, Store,
-};
+use spillgate_queue::{Appended, Appending, End, Hash, JobId, JobState, LaneName, Lease, Need, NewItem, QueueLimits, Store};
 use spillgate_telemetry::{Tick, happened};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

@@ -41,7 +41,8 @@ impl Durability {
         }
         self.follow(engine);
         self.tasks.spawn(until_stopped(self.stop.clone(), once::watch(Arc::downgrade(engine), store.clone())));
-        let left_over = dispatch::serve(Arc::downgrade(engine), store.clone(), schedule::SCHEDULE.into(), self.signals(self.stop.child_token()));
+        let left_over =
+            dispatch::serve(Arc::downgrade(engine), store.clone(), schedule::SCHEDULE.into(), self.signals(self.stop.child_token()));
         self.tasks.spawn(left_over);
         self.tasks.spawn(schedule::run(Arc::downgrade(engine), store, self.signals(self.stop.child_token())));
     }

@@ -25,8 +25,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The next tick of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
-    Every { due: Instant },
-    Cron { due: i64, seen: i64 },
+    Every {
+        due: Instant,
+    },
+    Cron {
+        due: i64,
+        seen: i64,
+    },
     /// The expression fits no day any more.
     Never,
 }
@@ -36,7 +41,9 @@ pub(super) enum Next {
 pub(super) enum Due {
     Not,
     /// `missed`: how many were passed over before it.
-    Now { missed: u64 },
+    Now {
+        missed: u64,
+    },
 }
 
 impl Next {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SchedulePlan, SqlStep, Step, System};
 use spillgate_expression::Expression;
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Scope, Value, limits};
+use spillgate_model::{Code, Datum, Refusal, Scope, Type, Value, limits};
 use tokio::time::Instant;
 
 use crate::durable::Claim;
@@ -92,7 +92,7 @@ impl<'a> Context<'a> {
             Datum::Null => None,
             Datum::Integer(value) => Some(Value::Integer(value)),
             Datum::Number(value) => Some(Value::Number(value)),
-            Datum::Text(text) => Some(Value::Text(Box::from(&*text))),
+            Datum::Text(text) => Some(typed_text(schedule.watermark_type, &text)),
             _ => {
                 return Err(Failed::refused(Refusal {
                     scope: Scope::Flow,
@@ -110,6 +110,17 @@ impl<'a> Context<'a> {
     }
     fn purpose(&self) -> Purpose<'a> {
         Purpose { tenant: &self.call.flowfile.tenant, flow: &self.flow().name, deadline: self.deadline }
+    }
+}
+
+/// The text of a column, as the value of its type that a database gave.
+fn typed_text(kind: Option<Type>, text: &str) -> Value {
+    match kind {
+        Some(Type::Decimal) => Value::Decimal(text.into()),
+        Some(Type::Date) => Value::Date(text.into()),
+        Some(Type::Time) => Value::Time(text.into()),
+        Some(Type::Timestamp) => Value::Timestamp(text.into()),
+        _ => Value::Text(text.into()),
     }
 }
 

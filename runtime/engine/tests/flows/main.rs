@@ -1,6 +1,7 @@
 //! What the engine promises, on a real SQLite file.
 
 mod caching;
+mod durable;
 mod ending;
 mod once;
 mod paging;

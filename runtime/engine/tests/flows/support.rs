@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     /// A second database with the same tables.
     pub(crate) second: bool,
+    /// What else stands in the server file.
+    pub(crate) more: String,
 }
 
 /// What the connectors of a test do besides reaching SQLite.
@@ -265,7 +267,7 @@ pub(crate) fn write_files(folder: &Path, settings: &Settings, flows: &[&str]) {
         .replace("HOSTS", &if hosts.is_empty() { String::new() } else { format!("http_hosts = [{hosts}]") })
         .replace("POOL", &settings.pool.map(|pool| format!("pool = {pool}")).unwrap_or_default())
         .replace("OTHER", if settings.second { second } else { "" });
-    std::fs::write(folder.join("server.toml"), server).expect("written");
+    std::fs::write(folder.join("server.toml"), server + &settings.more).expect("written");
     for old in std::fs::read_dir(folder.join("flows")).expect("there").flatten() {
         std::fs::remove_file(old.path()).expect("removed");
     }
@@ -274,7 +276,7 @@ pub(crate) fn write_files(folder: &Path, settings: &Settings, flows: &[&str]) {
     }
 }
 
-fn load(folder: &Path) -> Plan {
+pub(crate) fn load(folder: &Path) -> Plan {
     spillgate_config::load(&folder.join("server.toml")).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 

@@ -1,0 +1,178 @@
+//! What becomes of an item whose attempt failed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use spillgate_connector::Failure;
+use spillgate_engine::HeldBy;
+use spillgate_queue::JobState;
+
+use super::rig::{BOOK, Ground, LOOK, QUEUE};
+use crate::support::CommitFault;
+
+#[test]
+fn what_passes_is_tried_again_and_counted() {
+    let ground = Ground::new(QUEUE, &[BOOK]);
+    let life = ground.start();
+    life.faults.next_writes.lock().expect("not poisoned").extend([Failure::Passing, Failure::Passing]);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!(life.store().job(job).expect("it is kept").attempts, 3);
+    assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn an_item_whose_attempts_are_used_up_is_a_dead_letter_and_can_be_replayed() {
+    let ground = Ground::new(QUEUE, &[BOOK]);
+    let life = ground.start();
+    life.faults.next_writes.lock().expect("not poisoned").extend([Failure::Passing, Failure::Passing, Failure::Passing]);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    let (state, said) = life.end(job);
+    assert_eq!(state, JobState::Dead);
+    assert!(said.contains("\"code\":\"database_error\""), "{said}");
+    assert_eq!((ground.stock(), life.lane("work", "one").dead), (0, 1));
+    let live = life.engine.live();
+    let room = life.engine.lane_room(&live, &super::rig::lane("work", "one"), 10_000).expect("there is room");
+    let store = life.store();
+    let again = life.block_on("a replay", store.replay(job, room)).expect("it is a letter");
+    assert_eq!(life.end(again).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn what_the_database_refuses_fails_at_once() {
+    let ground = Ground::new(QUEUE, &[BOOK]);
+    let life = ground.start();
+    let job = life.append("book", r#"{"amount": -3}"#);
+    let (state, said) = life.end(job);
+    assert_eq!(state, JobState::Failed);
+    assert!(said.contains("\"code\":\"database_error\"") && said.contains("\"retryable\":false"), "{said}");
+    assert_eq!(life.store().job(job).expect("it is kept").attempts, 1);
+}
+
+#[test]
+fn a_database_that_is_down_uses_up_no_attempt_and_its_lane_waits() {
+    let ground = Ground::new(QUEUE, &[LOOK]);
+    let life = ground.start();
+    life.ended(life.append("look", r#"{"id": 7}"#));
+    *life.faults.all_reads.lock().expect("not poisoned") = Some(Failure::Unreachable);
+    let jobs = [8, 9, 10].map(|id| life.append("look", &format!(r#"{{"id": {id}}}"#)));
+    let held = || life.engine.held_lanes().into_iter().any(|held| held.by == HeldBy::Database && &*held.lane.tenant == "one");
+    life.until("the lane is held back", held);
+    let reads = life.faults.reads();
+    life.until("it is tried again", || life.faults.reads() > reads + 3);
+    *life.faults.all_reads.lock().expect("not poisoned") = None;
+    for job in jobs {
+        assert_eq!(life.end(job).0, JobState::Succeeded);
+        assert_eq!(life.store().job(job).expect("it is kept").attempts, 1);
+    }
+    life.until("nothing is held back", || !held());
+}
+
+#[test]
+fn a_panic_hands_the_item_back_and_counts() {
+    let ground = Ground::new(QUEUE, &[BOOK]);
+    let life = ground.start();
+    life.faults.writes_panic.store(true, Ordering::SeqCst);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    let store = life.store();
+    life.until("it was counted", || store.job(job).is_some_and(|job| job.attempts >= 1 && job.state == JobState::Queued));
+    life.faults.writes_panic.store(false, Ordering::SeqCst);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn e4_an_attempt_that_timed_out_is_over_before_the_next_begins() {
+    let slow = BOOK.replace("deadline = \"20s\"", "deadline = \"500ms\"");
+    let ground = Ground::new(QUEUE, &[&slow]);
+    let life = ground.start();
+    life.faults.writes_wait.store(true, Ordering::SeqCst);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    life.until("the first attempt hangs", || life.faults.writes_waiting.load(Ordering::SeqCst) == 1);
+    life.faults.writes_wait.store(false, Ordering::SeqCst);
+    assert_eq!(life.end(job), (JobState::Succeeded, r#"{"booked":3,"changed":1}"#.into()));
+    // The late first one changes nothing.
+    life.faults.writes_go.notify_waiters();
+    assert_eq!((ground.stock(), life.store().job(job).expect("it is kept").attempts), (3, 2));
+    assert_eq!(life.lane("work", "one").running, 0);
+}
+
+#[test]
+fn promise_7_a_commit_whose_end_is_not_known_is_unknown_and_never_run_again() {
+    let fast = BOOK.replace("deadline = \"20s\"", "deadline = \"500ms\"");
+    let ground = Ground::new(QUEUE, &[&fast]);
+    let life = ground.start();
+    life.faults.at_commit(CommitFault::LostAfter);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    let (state, said) = life.end(job);
+    assert_eq!(state, JobState::Unknown);
+    assert!(said.contains("\"code\":\"outcome_unknown\""), "{said}");
+    assert_eq!((ground.stock(), life.store().job(job).expect("it is kept").attempts), (3, 1));
+}
+
+#[test]
+fn promise_5_a_lane_whose_work_hangs_leaves_workers_to_the_others() {
+    let ground = Ground::new(QUEUE, &[BOOK, LOOK]);
+    let life = ground.start();
+    life.ended(life.append_as("two", "look", r#"{"id": 7}"#));
+    life.faults.writes_wait.store(true, Ordering::SeqCst);
+    let stuck: Vec<_> = (0..6).map(|_| life.append("book", r#"{"amount": 1}"#)).collect();
+    life.until("the first hangs", || life.faults.writes_waiting.load(Ordering::SeqCst) >= 1);
+    for id in 1..20 {
+        assert_eq!(life.end(life.append_as("two", "look", &format!(r#"{{"id": {id}}}"#))).0, JobState::Succeeded);
+    }
+    assert_eq!(life.faults.writes_waiting.load(Ordering::SeqCst), 1);
+    life.faults.writes_wait.store(false, Ordering::SeqCst);
+    life.faults.writes_go.notify_waiters();
+    assert!(stuck.iter().all(|job| life.end(*job).0 == JobState::Succeeded));
+    assert_eq!(ground.stock(), 6);
+}
+
+#[test]
+fn items_of_one_order_complete_in_order_and_others_pass_them() {
+    let ordered = r#"
+name = "ordered"
+http = "POST /ordered"
+effect = "write"
+deadline = "20s"
+[input.trip]
+type = "text"
+[input.id]
+type = "integer"
+[[step]]
+queue = "work"
+order_by = "input.trip"
+[[step]]
+name = "add"
+database = "main"
+sql = "INSERT INTO ITEM (ID, NAME, KIND) VALUES (:id, :trip, (SELECT count(*) FROM ITEM))"
+max_affected = 1
+"#;
+    let ground = Ground::new("[queue.work]\nworkers = 4\nattempts = 9\n", &[ordered]);
+    let life = ground.start();
+    life.faults.next_writes.lock().expect("not poisoned").push_back(Failure::Passing);
+    let append = |trip: &str, id: i64| life.append("ordered", &format!(r#"{{"trip": "{trip}", "id": {id}}}"#));
+    let mut jobs: Vec<_> = (1_000..1_010).map(|id| append("a", id)).collect();
+    jobs.push(append("b", 2_000));
+    assert!(jobs.iter().all(|job| life.end(*job).0 == JobState::Succeeded));
+    // KIND tells how many there were when each was added.
+    let disordered = "SELECT count(*) FROM ITEM X JOIN ITEM Y ON X.NAME = 'a' AND Y.NAME = 'a' AND X.ID < Y.ID AND X.KIND > Y.KIND";
+    assert_eq!(ground.count(disordered), 0);
+    let before = "SELECT count(*) FROM ITEM WHERE NAME = 'a' AND KIND < (SELECT KIND FROM ITEM WHERE ID = 2000)";
+    assert!(ground.count(before) < 10, "another trip did not wait for all of them");
+}
+
+#[test]
+fn an_item_that_expired_is_never_run() {
+    let expiring = BOOK.replace("queue = \"work\"", "queue = \"work\"\nexpires = \"1s\"");
+    let ground = Ground::new(QUEUE, &[&expiring]);
+    let life = ground.start();
+    life.ended(life.append("book", r#"{"amount": 1}"#));
+    life.pause("work", "one", true);
+    let job = life.append("book", r#"{"amount": 10}"#);
+    std::thread::sleep(Duration::from_millis(1_100));
+    life.pause("work", "one", false);
+    assert_eq!(life.end(job).0, JobState::Expired);
+    assert_eq!(ground.stock(), 1);
+}
