@@ -208,6 +208,11 @@ pub fn end_not_kept(job: &str, end: &str, detail: &str) {
     tracing::error!(job, end, detail, "end not kept");
 }
 
+/// Items wait in a queue, or for a tenant, that the configuration no longer has: they stay, and nobody works on them.
+pub fn items_unserved(queue: &str, waiting: u64) {
+    tracing::warn!(queue, waiting, "items unserved");
+}
+
 /// A schedule's tick came, or did not.
 pub fn schedule_tick(telemetry: &Telemetry, flow: &str, tick: Tick) {
     let durable = telemetry.durable();
