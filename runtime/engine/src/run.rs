@@ -199,19 +199,28 @@ pub(crate) struct Ended {
 
 /// Runs steps to their end or the deadline, and says what is left of them.
 pub(crate) async fn to_its_end(context: &Context<'_>) -> Ended {
+    unless_stopped(context, std::future::pending()).await
+}
+
+/// The same, ended as by its deadline when `stopped` comes before.
+pub(crate) async fn unless_stopped(context: &Context<'_>, stopped: impl Future<Output = ()>) -> Ended {
     let mut writing = Writing::new(context.call.stubs.is_some());
-    let ended = timeout_at(context.deadline, caught(steps::run(context, &mut writing))).await;
+    let ended = tokio::select! {
+        biased;
+        ended = timeout_at(context.deadline, caught(steps::run(context, &mut writing))) => ended.ok(),
+        () = stopped => None,
+    };
     let nothing_more = |outcome, left, done_before| Ended { outcome, left, emits: Vec::new(), mark: None, done_before };
     let failed = match ended {
-        Ok(Ok(outcome)) => {
+        Some(Ok(outcome)) => {
             let (emits, mark) = writing.onward();
             return Ended { emits, mark, ..nothing_more(outcome, Left::All, false) };
         }
-        Ok(Err(failed)) => match writing.found_done() {
+        Some(Err(failed)) => match writing.found_done() {
             Some(outcome) => return nothing_more(outcome, Left::All, true),
             None => writing.failed(failed, ROLL_BACK_PATIENCE).await,
         },
-        Err(_) => writing.late(context.notes.doing(), ROLL_BACK_PATIENCE).await,
+        None => writing.late(context.notes.doing(), ROLL_BACK_PATIENCE).await,
     };
     let left = writing.left(failed.refusal.code);
     nothing_more(outcome(Err(failed)), left, false)

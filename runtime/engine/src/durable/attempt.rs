@@ -19,7 +19,7 @@ use super::claim::Claim;
 use super::content::{Begins, Content, Origin};
 use super::ending::{self, Decision};
 use super::fit;
-use super::keeping::{Kept, keeping};
+use super::keeping::keeping;
 use super::turns::{After, HeldBy};
 use crate::once::{self, Found};
 use crate::reload::Inner;
@@ -37,7 +37,15 @@ pub(super) struct Work<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) store: &'a Store,
     pub(super) queue: &'a QueuePlan,
+    pub(super) tenant: &'a str,
     pub(super) cut_off: &'a CancellationToken,
+}
+
+/// What a look into a cut-off write came to.
+enum Looked {
+    Found(Found),
+    Lost,
+    CutOff,
 }
 
 /// How an item ends, beside its state.
@@ -54,19 +62,19 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     let Leased { lease, content, attempt, interrupted, .. } = leased;
     let content = match Content::decode(&content) {
         Ok(content) => content,
-        Err(error) => return work.misfit(lease, "", &error.to_string()).await,
+        Err(error) => return work.misfit(lease, None, &error.to_string()).await,
     };
     let live = work.inner.live.load_full();
     let call = match fit::call_of(&content, &live) {
         Ok(call) => call,
         Err(misfit) if interrupted => return work.lost_from_sight(lease, &content, &misfit).await,
-        Err(misfit) => return work.misfit(lease, &content.id, &misfit).await,
+        Err(misfit) => return work.misfit(lease, Some(&content), &misfit).await,
     };
     let tenant = &live.tenants[call.tenant];
     let memory = live.plan.flows[call.flow].memory.saturating_add(2 * content_bytes(&content));
     if memory > tenant.limits.memory || memory > live.plan.server.memory.value {
         let why = format!("it needs {memory} bytes of memory, more than its tenant or the server may have");
-        return work.misfit(lease, &content.id, &why).await;
+        return work.misfit(lease, Some(&content), &why).await;
     }
     let reserved = tenant.gate.reserve_memory(&tenant.limits, memory, &work.inner.memory, live.plan.server.memory.value);
     let Ok(_memory) = reserved else {
@@ -97,14 +105,10 @@ impl Work<'_> {
             if content.begins == Begins::BehindCut {
                 context = context.resumed(&content.carried);
             }
-            let running = Box::pin(run::to_its_end(&context));
-            keeping(self.store, claim.lease(), self.queue.lease, self.cut_off, running).await
+            let running = Box::pin(run::unless_stopped(&context, self.cut_off.cancelled()));
+            keeping(self.store, claim.lease(), self.queue.lease, running).await
         };
-        let ended = match kept {
-            Kept::Ended(ended) => ended,
-            Kept::Lost => return self.lost(&claim, &call),
-            Kept::CutOff => return self.cut_off(claim).await,
-        };
+        let Some(ended) = kept else { return self.lost(&claim, &call) };
         if let Outcome::Refused(refusal) = &ended.outcome
             && let Some(internal) = &refusal.internal
         {
@@ -112,6 +116,10 @@ impl Work<'_> {
         }
         if ended.done_before && call.live.flows[call.flow].emits {
             return self.not_handed_on(claim, &call).await;
+        }
+        if self.cut_off.is_cancelled() && matches!((&ended.outcome, &ended.left), (Outcome::Refused(_), Left::Nothing)) {
+            // The grace of a stopping server is over: nothing was done, and nothing is counted.
+            return self.release(claim.into_lease(), Duration::ZERO, false).await;
         }
         match ending::decide(&ended.outcome, &ended.left, attempt, self.queue.attempts) {
             Decision::End { state, frees_keys } => {
@@ -135,8 +143,8 @@ impl Work<'_> {
     /// An item that was cut off in its write.
     async fn find_out(&self, content: &Content, call: Call, claim: Claim, attempt: u32) -> After {
         match self.look(&call, &claim).await {
-            Kept::Ended(Found::NotDone) if content.origin == Origin::Schedule => self.not_made_up_for(claim, &call).await,
-            Kept::Ended(Found::NotDone) => {
+            Looked::Found(Found::NotDone) if content.origin == Origin::Schedule => self.not_made_up_for(claim, &call).await,
+            Looked::Found(Found::NotDone) => {
                 happened::interrupted_resolved(
                     &self.inner.telemetry,
                     &call.live.plan.flows[call.flow].name,
@@ -146,7 +154,7 @@ impl Work<'_> {
                 );
                 self.run(content, call, claim, attempt).await
             }
-            kept => self.as_found(call, claim, kept, None).await,
+            looked => self.as_found(call, claim, looked, None).await,
         }
     }
 
@@ -159,43 +167,48 @@ impl Work<'_> {
     /// A write of this attempt whose end is not known. `promised`: the result if it was done.
     async fn found(&self, call: Call, claim: Claim, attempt: u32, promised: Option<Bytes>) -> After {
         match self.look(&call, &claim).await {
-            Kept::Ended(Found::NotDone) if attempt < self.queue.attempts => {
+            Looked::Found(Found::NotDone) if attempt < self.queue.attempts => {
                 self.release(claim.into_lease(), jittered(ASKED_AGAIN), true).await
             }
-            Kept::Ended(Found::NotDone) => {
+            Looked::Found(Found::NotDone) => {
                 let refusal = Refusal::new(Code::DatabaseError, "Each attempt was cut off, and the database has nothing of the last one.");
                 let outcome = Some(told(&refusal, &call));
                 self.end(claim.into_lease(), &call, JobState::Dead, Ending { outcome, ..Ending::default() }).await
             }
-            kept => self.as_found(call, claim, kept, promised).await,
+            looked => self.as_found(call, claim, looked, promised).await,
         }
     }
 
-    async fn look(&self, call: &Call, claim: &Claim) -> Kept<Found> {
+    async fn look(&self, call: &Call, claim: &Claim) -> Looked {
         let notes = Notes::default();
         let context = Context::new(self.inner, call, &notes).claimed(Some(claim));
-        keeping(self.store, claim.lease(), self.queue.lease.max(LOOK_LEASE), self.cut_off, Box::pin(once::look_into(&context))).await
+        let looking = keeping(self.store, claim.lease(), self.queue.lease.max(LOOK_LEASE), Box::pin(once::look_into(&context)));
+        match self.cut_off.run_until_cancelled(looking).await {
+            Some(Some(found)) => Looked::Found(found),
+            Some(None) => Looked::Lost,
+            None => Looked::CutOff,
+        }
     }
 
-    async fn as_found(&self, call: Call, claim: Claim, kept: Kept<Found>, promised: Option<Bytes>) -> After {
+    async fn as_found(&self, call: Call, claim: Claim, looked: Looked, promised: Option<Bytes>) -> After {
         let flow = call.live.plan.flows[call.flow].name.clone();
         let job = claim.job().to_string();
         let resolved = |by, end| happened::interrupted_resolved(&self.inner.telemetry, &flow, &job, by, end);
-        match kept {
-            Kept::Ended(Found::Done(_)) if call.live.flows[call.flow].emits => self.not_handed_on(claim, &call).await,
-            Kept::Ended(Found::Done(outcome)) => {
+        match looked {
+            Looked::Found(Found::Done(_)) if call.live.flows[call.flow].emits => self.not_handed_on(claim, &call).await,
+            Looked::Found(Found::Done(outcome)) => {
                 resolved(by(&call), JobState::Succeeded.name());
                 let outcome = promised.or(outcome);
                 self.end(claim.into_lease(), &call, JobState::Succeeded, Ending { outcome, ..Ending::default() }).await
             }
-            Kept::Ended(Found::Unknown(refusal)) => {
+            Looked::Found(Found::Unknown(refusal)) => {
                 resolved(ResolvedBy::Nothing, JobState::Unknown.name());
                 self.unknown(claim, &call, &refusal).await
             }
             // Dropped without an end, the item comes back as cut off.
-            Kept::Ended(Found::Later(_) | Found::NotDone) => After::Held { by: HeldBy::Database, pause: ASKED_AGAIN },
-            Kept::Lost => self.lost(&claim, &call),
-            Kept::CutOff => After::Nothing { ready_in: None },
+            Looked::Found(Found::Later(_) | Found::NotDone) => After::Held { by: HeldBy::Database, pause: ASKED_AGAIN },
+            Looked::Lost => self.lost(&claim, &call),
+            Looked::CutOff => After::Nothing { ready_in: None },
         }
     }
 
@@ -212,9 +225,11 @@ impl Work<'_> {
         self.end(claim.into_lease(), call, JobState::Unknown, Ending { outcome, ..Ending::default() }).await
     }
 
-    /// The item no longer fits what runs: a dead letter that says why.
-    async fn misfit(&self, lease: Lease, id: &str, why: &str) -> After {
+    /// The item no longer fits what runs, or cannot be read: a dead letter that says why.
+    async fn misfit(&self, lease: Lease, content: Option<&Content>, why: &str) -> After {
+        let (flow, id) = content.map_or(("", ""), |content| (&*content.flow, &*content.id));
         let refusal = Refusal::new(Code::Internal, format!("The item cannot be run: {why}."));
+        happened::item_dead(&self.inner.telemetry, &self.queue.name, self.tenant, flow, &lease.job().to_string(), "misfit");
         let outcome = Some(problem::body(&refusal, None, id).into());
         self.finish(lease, JobState::Dead, Ending { outcome, ..Ending::default() }).await
     }
@@ -263,14 +278,6 @@ impl Work<'_> {
         let (queue, tenant, flow) = (&self.queue.name, &call.flowfile.tenant, &call.live.plan.flows[call.flow].name);
         happened::lease_lost(&self.inner.telemetry, queue, tenant, flow, &claim.job().to_string());
         After::Served
-    }
-
-    /// The grace of a stopping server is over. What never wrote is handed back; the rest is looked into after the next start.
-    async fn cut_off(&self, claim: Claim) -> After {
-        if !claim.started() {
-            return self.release(claim.into_lease(), Duration::ZERO, false).await;
-        }
-        After::Nothing { ready_in: None }
     }
 
     /// What is kept of an outcome, where it may be so large. What is much larger is not even written.

@@ -126,7 +126,7 @@ async fn one(inner: Arc<Inner>, store: Store, plan: QueuePlan, turn: Turn, cut_o
             Err(_) => return After::Held { by: HeldBy::Store, pause: STORE_PAUSE },
         };
         inner.durability.holding.served(&lane);
-        let work = Work { inner: &inner, store: &store, queue: &plan, cut_off: &cut_off };
+        let work = Work { inner: &inner, store: &store, queue: &plan, tenant: &turn.tenant, cut_off: &cut_off };
         let mut after = After::Served;
         for leased in items {
             after = attempt(&work, leased).await;

@@ -22,7 +22,7 @@ use super::claim::Claim;
 use super::codec::{Reader, Writer};
 use super::content::{Begins, Origin};
 use super::dispatch::Signals;
-use super::keeping::{Kept, keeping};
+use super::keeping::keeping;
 use super::ticks::{Due, Next, Now};
 use crate::intake::{self, Given};
 use crate::reload::Inner;
@@ -265,9 +265,9 @@ impl Ticking {
         };
         let notes = Notes::default();
         let context = Context::new(&self.inner, call, &notes).claimed(Some(&claim));
-        let running = Box::pin(run::to_its_end(&context));
+        let running = Box::pin(run::unless_stopped(&context, signals.cut_off.cancelled()));
         // Without an end the item is looked into when it comes out again.
-        let Kept::Ended(ended) = keeping(&self.store, claim.lease(), LEASE, &signals.cut_off, running).await else { return };
+        let Some(ended) = keeping(&self.store, claim.lease(), LEASE, running).await else { return };
         let Ended { outcome, left, emits, mark, .. } = ended;
         match outcome {
             Outcome::Refused(refusal) => {

@@ -1,10 +1,11 @@
 //! What an engine holds of durable work: its store, the tasks that serve queues, and what they wait for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::{LaneName, Store};
+use spillgate_telemetry::happened;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -81,6 +82,7 @@ impl Durability {
             }
         }
         drop(served);
+        tell_unserved(store, &live);
         self.reloaded.notify_waiters();
     }
 
@@ -113,6 +115,21 @@ impl Durability {
     /// Lanes that are held back by what the store does not know of.
     pub(crate) fn held(&self) -> Vec<HeldLane> {
         self.holding.all()
+    }
+}
+
+/// Items whose queue or tenant is not in the plan stay, and nobody works on them: said once for each plan.
+fn tell_unserved(store: &Store, live: &Live) {
+    let mut unserved: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+    for lane in store.lanes(None).into_iter().filter(|lane| lane.waiting > 0 && !lane.name.queue.starts_with('(')) {
+        let queue = live.plan.queues.iter().any(|queue| queue.name == lane.name.queue);
+        let tenant = live.plan.tenants.iter().any(|tenant| tenant.name == lane.name.tenant);
+        if !(queue && tenant) {
+            *unserved.entry(lane.name.queue).or_default() += lane.waiting;
+        }
+    }
+    for (queue, waiting) in &unserved {
+        happened::items_unserved(queue, *waiting);
     }
 }
 
