@@ -135,4 +135,41 @@ mod tests {
         assert_eq!(next.look(&when, at(start, MINUTE * 5, 0)), Due::Now { missed: 4 });
         assert_eq!(next.look_at(at(start, MINUTE * 5, 0)), Some(start + MINUTE * 6));
     }
+
+    /// As a flow file has it.
+    fn cron(written: &str) -> When {
+        let server = "[server]\nflows = \"flows\"\n[database.a]\ndriver = \"sqlite\"\nconnection = \"a.db\"\n[tenant.t]\nkeys = [\"k\"]\n";
+        let flow = format!("name = \"f\"\neffect = \"read\"\n[schedule]\ncron = \"{written}\"\ntenant = \"t\"\n[[step]]\nmap = \"1\"\n");
+        let source = spillgate_config::source::Memory::default().file("server.toml", server).file("flows/f.toml", flow);
+        let plan = spillgate_config::load_from(&source, std::path::Path::new("server.toml")).expect("a plan");
+        plan.flows[0].schedule.clone().expect("it is scheduled").when
+    }
+
+    /// Looks each second, as the task does: at which steady seconds a tick came.
+    fn ticks(when: &When, wall_at: impl Fn(u64) -> u64, seconds: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let moment = |second: u64| at(start, Duration::from_secs(second), wall_at(second));
+        let mut next = Next::first(when, moment(0));
+        (0..seconds).filter(|second| next.look(when, moment(*second)) != Due::Not).collect()
+    }
+
+    #[test]
+    fn e7_cron_goes_on_when_the_wall_clock_is_set_back_and_makes_up_for_nothing_when_set_forward() {
+        let when = cron("*/5 * * * *");
+        let begin = 1_800_000_000 / 300 * 300;
+        assert_eq!(ticks(&when, |second| begin + 10 + second, 1_000), [290, 590, 890]);
+        // An hour back after 400 seconds: the next round moment comes as ever.
+        let back = |second: u64| begin + 10 + second - if second > 400 { 3_600 } else { 0 };
+        assert_eq!(ticks(&when, back, 1_000), [290, 590, 890]);
+        // An hour forward: one tick for the twelve that were passed over.
+        let forward = |second: u64| begin + 10 + second + if second > 400 { 3_600 } else { 0 };
+        assert_eq!(ticks(&when, forward, 1_000), [290, 401, 590, 890]);
+    }
+
+    #[test]
+    fn a_wait_for_cron_is_short_so_that_a_set_clock_is_seen() {
+        let (start, when) = (Instant::now(), cron("0 0 1 1 *"));
+        let now = at(start, Duration::ZERO, 1_800_000_000);
+        assert_eq!(Next::first(&when, now).look_at(now), Some(start + LOOK));
+    }
 }
