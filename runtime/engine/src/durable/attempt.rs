@@ -5,14 +5,15 @@
 //! 2. An item that was cut off in a write is looked into before anything else is done with it.
 //! 3. What is handed on and the end of the item are one record.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spillgate_config::plan::{Effect, QueuePlan};
 use spillgate_model::{Code, Refusal, problem};
 use spillgate_queue::{Emit, End, Hash, JobState, Lease, Leased, Store, StoreError};
-use spillgate_telemetry::{ResolvedBy, happened};
+use spillgate_telemetry::{AccessRecord, ResolvedBy, TraceContext, happened};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::Claim;
@@ -99,7 +100,7 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
 impl Work<'_> {
     /// Runs what is behind the cut, and does what follows from it.
     async fn run(&self, content: &Content, call: Call, claim: Claim, attempt: u32) -> After {
-        let notes = Notes::default();
+        let (notes, began) = (Notes::default(), Instant::now());
         let kept = {
             let mut context = Context::new(self.inner, &call, &notes).claimed(Some(&claim));
             if content.begins == Begins::BehindCut {
@@ -109,6 +110,7 @@ impl Work<'_> {
             keeping(self.store, claim.lease(), self.queue.lease, running).await
         };
         let Some(ended) = kept else { return self.lost(&claim, &call) };
+        self.record(&call, &ended.outcome, began.elapsed(), notes.waited());
         if let Outcome::Refused(refusal) = &ended.outcome
             && let Some(internal) = &refusal.internal
         {
@@ -278,6 +280,35 @@ impl Work<'_> {
         let (queue, tenant, flow) = (&self.queue.name, &call.flowfile.tenant, &call.live.plan.flows[call.flow].name);
         happened::lease_lost(&self.inner.telemetry, queue, tenant, flow, &claim.job().to_string());
         After::Served
+    }
+
+    /// An attempt is written down as a call is: below the span of the request that brought the item.
+    fn record(&self, call: &Call, outcome: &Outcome, duration: Duration, wait: Duration) {
+        let refusal = match outcome {
+            Outcome::Refused(refusal) => Some(refusal),
+            _ => None,
+        };
+        let (rows, truncated) = match outcome {
+            Outcome::Rows { rows, .. } => (rows.len() as u64, rows.truncated()),
+            _ => (0, false),
+        };
+        self.inner.telemetry.access(&AccessRecord {
+            request_id: &call.flowfile.id,
+            trace: call.trace.and_then(|trace| TraceContext::below(&trace.traceparent())),
+            tenant: &call.flowfile.tenant,
+            run: call.flowfile.run.as_deref(),
+            flow: &call.live.plan.flows[call.flow].name,
+            method: "ATTEMPT",
+            status: refusal.map_or(200, |refusal| refusal.status()),
+            code: refusal.map_or("ok", |refusal| refusal.code.name()),
+            duration,
+            wait,
+            rows,
+            bytes: 0,
+            truncated,
+            stale: false,
+            remote: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        });
     }
 
     /// What is kept of an outcome, where it may be so large. What is much larger is not even written.
