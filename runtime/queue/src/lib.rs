@@ -14,6 +14,7 @@
 //! It refuses: knowing what content means, running work, deciding which lane is served next.
 
 pub mod clock;
+mod core;
 pub mod disk;
 pub mod format;
 pub mod inspect;
@@ -28,4 +29,6 @@ pub use item::{Appended, Appending, Hash, Key, Lease, Leased, NewItem, Take, Tak
 pub use job::{Emit, End, Job, JobId, JobState, Resolution};
 pub use limits::{Full, Need, QueueLimits, Room, WhichLimit};
 pub use status::{DeadLetter, Health, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes};
+#[doc(hidden)]
+pub use store::testing;
 pub use store::{Store, StoreError, StoreOptions};

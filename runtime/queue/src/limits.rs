@@ -69,6 +69,8 @@ pub struct Full {
 #[derive(Debug)]
 pub struct Room {
     pub(crate) store: Store,
+    /// Of the lane.
+    pub(crate) index: usize,
     pub(crate) lane: LaneName,
     pub(crate) items: u64,
     pub(crate) bytes: u64,

@@ -143,8 +143,10 @@ pub struct SyncTimes {
 
 impl SyncTimes {
     /// Upper bounds of the buckets, in microseconds.
-    pub const BOUNDS_US: [u64; 15] =
-        [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000];
+    pub const BOUNDS_US: [u64; 15] = [
+        500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+        30_000_000,
+    ];
 
     /// Counts one sync.
     pub fn record(&mut self, time: Duration) {

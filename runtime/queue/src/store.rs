@@ -1,17 +1,33 @@
 //! The handle of a store.
+//!
+//! Commands change the state under its lock and wait for the writer; see `core` and `store/writer.rs`.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod admin;
+mod appending;
+mod cleaner;
+mod files;
+mod shared;
+pub mod testing;
+mod volume;
+mod worker;
+mod writer;
 
-use bytes::Bytes;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::core::Core;
 use crate::disk::Disk;
-use crate::item::{Appended, Appending, Hash, Key, Lease, Take, TakeFrom};
-use crate::job::{End, Job, JobId, Resolution};
-use crate::limits::{Full, Need, QueueLimits, Room};
-use crate::status::{DeadLetter, Health, LaneName, LaneStatus, StoreStatus};
+use crate::item::Key;
+use crate::job::{Job, JobId};
+use crate::limits::{Full, Need, QueueLimits, Room, WhichLimit};
+use crate::status::{Health, LaneName};
+use crate::store::files::Files;
+use crate::store::shared::{Shared, ring};
+use crate::store::writer::Writer;
 
 /// What a store is opened with.
 #[derive(Clone)]
@@ -58,7 +74,30 @@ pub enum StoreError {
 /// Cheap handle.
 #[derive(Clone)]
 pub struct Store {
-    _inner: Arc<()>,
+    owner: Arc<Owner>,
+}
+
+/// When the last handle goes, the threads go.
+struct Owner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        stop(&self.shared);
+    }
+}
+
+fn stop(shared: &Shared) {
+    shared.closing.store(true, Ordering::Release);
+    // Under the lock, so that no thread is between looking and waiting.
+    drop(shared.core());
+    shared.wake.notify_all();
+    shared.watch.notify_all();
+    if shared.by_hand {
+        shared.end(&StoreError::Closing);
+    }
 }
 
 impl std::fmt::Debug for Store {
@@ -69,114 +108,105 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     /// Opens or makes a store: allocates its files, recovers, starts its threads. Blocks; ready when it returns.
-    pub fn open(_options: StoreOptions) -> Result<Store, StoreError> {
-        unimplemented!()
+    pub fn open(options: StoreOptions) -> Result<Store, StoreError> {
+        let store = Store::prepare(options, false)?;
+        let writing = store.shared().clone();
+        let watching = store.shared().clone();
+        let threads = [
+            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || Writer::default().run(&writing)),
+            std::thread::Builder::new().name("store-watch".to_owned()).spawn(move || volume::run(&watching)),
+        ];
+        for thread in threads {
+            let thread = thread.map_err(|error| StoreError::Unusable(format!("a thread cannot be started: {error}")))?;
+            store.owner.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(store)
     }
+
+    /// Everything but the threads.
+    fn prepare(options: StoreOptions, by_hand: bool) -> Result<Store, StoreError> {
+        let StoreOptions { disk, clock, disk_limit, disk_reserve } = options;
+        let wall = clock.wall_milliseconds();
+        let (files, report) = Files::open(disk, disk_limit)?;
+        let mut core = Core::new(files.store(), files.extents(), 0, wall);
+        core.recover(&files, report, wall);
+        let shared = Arc::new(Shared::new(core, files, clock, disk_reserve, by_hand));
+        volume::look(&shared, 0);
+        Ok(Store { owner: Arc::new(Owner { shared, threads: Mutex::default() }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
     /// Finishes the batch at hand, acknowledges it and stops. Later calls answer `Closing`. Blocks.
     pub fn close(&self) {
-        unimplemented!()
+        stop(self.shared());
+        let threads = std::mem::take(&mut *self.owner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has nothing more to finish.
+            let _ = thread.join();
+        }
     }
 
     /// Asks for room. No waiting, no I/O.
-    pub fn reserve(&self, _lane: &LaneName, _need: Need, _limits: &QueueLimits) -> Result<Room, Full> {
-        unimplemented!()
-    }
-    /// Appends items to the room's lane, in order, all in one batch; answers when they are durable. What it appended stays
-    /// appended when the caller goes away.
-    pub async fn append(&self, _appending: Appending) -> Result<Vec<Appended>, StoreError> {
-        unimplemented!()
-    }
-    /// The job that a key stands for, and whether the input is the same: known before any room is asked for.
-    pub fn find_key(&self, _key: &Key) -> Option<(JobId, bool)> {
-        unimplemented!()
+    pub fn reserve(&self, lane: &LaneName, need: Need, limits: &QueueLimits) -> Result<Room, Full> {
+        let shared = self.shared();
+        if shared.is_closing() {
+            return Err(Full { which: WhichLimit::NotServing, limit: 0, used: 0, own_share: false });
+        }
+        let reserved = shared.core().reserve(lane, need, limits);
+        if reserved.is_err() {
+            // Cleaning may make room for the next one.
+            shared.wake_writer();
+        }
+        let index = reserved?;
+        Ok(Room { store: self.clone(), index, lane: lane.clone(), items: need.items, bytes: need.bytes, limits: *limits })
     }
 
-    /// Takes items of a lane for work. One item of each `order` value at a time. Items that expired meanwhile are ended here.
-    pub async fn take(&self, _from: TakeFrom) -> Result<Take, StoreError> {
-        unimplemented!()
+    /// The job that a key stands for, and whether the input is the same: known before any room is asked for.
+    pub fn find_key(&self, key: &Key) -> Option<(JobId, bool)> {
+        self.shared().core().find_key(key)
     }
+
     /// Told whenever a queue may have something to take: an append, a release, an end, a lost lease, a resumed lane.
-    pub fn work(&self, _queue: &str) -> Arc<Notify> {
-        unimplemented!()
-    }
-    /// Prolongs a lease.
-    pub fn renew(&self, _lease: &Lease, _lease_time: Duration) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-    /// A write is about to be sent: durable when it answers. From here on a crash leaves the item `interrupted`.
-    pub async fn start(&self, _lease: &Lease) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-    /// Ends an item; durable when it answers.
-    pub async fn finish(&self, _lease: Lease, _end: End) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-    /// Hands an item back for another attempt after `pause`, proven not to have executed. `counts`: the attempt is counted.
-    pub async fn release(&self, _lease: Lease, _pause: Duration, _counts: bool) -> Result<(), StoreError> {
-        unimplemented!()
+    pub fn work(&self, queue: &str) -> Arc<Notify> {
+        self.shared().core().queue(&Arc::from(queue)).work.clone()
     }
 
     /// What is known of a job. `None`: there never was one, or nothing is kept of it; see [`Store::was_job`].
-    pub fn job(&self, _id: JobId) -> Option<Job> {
-        unimplemented!()
+    pub fn job(&self, id: JobId) -> Option<Job> {
+        self.shared().core().job(id)
     }
+
     /// The lane an id was given out by, whether or not anything is still kept of the job.
-    pub fn was_job(&self, _id: JobId) -> Option<LaneName> {
-        unimplemented!()
-    }
-    /// The result or problem object of a job that ended. `None`: it had none, or it was pushed out.
-    pub async fn outcome(&self, _id: JobId) -> Result<Option<Bytes>, StoreError> {
-        unimplemented!()
-    }
-    /// Answers when the job has ended (at once if it has). Bounded by the caller's own deadline.
-    pub async fn ended(&self, _id: JobId) -> Result<Job, StoreError> {
-        unimplemented!()
-    }
-    /// Ends a waiting job as `cancelled`; a running or ended one is `WrongState`.
-    pub async fn cancel(&self, _id: JobId) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-    /// Ends an `unknown` job as an operator decided.
-    pub async fn resolve(&self, _id: JobId, _resolution: Resolution) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-
-    /// Stops or resumes dispatch of a lane. Kept in memory only: whoever asks keeps it across restarts.
-    pub fn pause(&self, _lane: &LaneName, _paused: bool) {
-        unimplemented!()
-    }
-    /// Ends everything that waits in a lane as `purged`, at once whatever its size: how many. Dead letters too if asked.
-    pub async fn purge(&self, _lane: &LaneName, _dead_too: bool) -> Result<u64, StoreError> {
-        unimplemented!()
-    }
-    /// Dead letters of a lane after `after`, oldest first.
-    pub async fn dead(&self, _lane: &LaneName, _after: Option<JobId>, _most: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        unimplemented!()
-    }
-    /// Appends a dead letter's content as a new item in `room` and forgets the letter: the new job.
-    pub async fn replay(&self, _letter: JobId, _room: Room) -> Result<JobId, StoreError> {
-        unimplemented!()
-    }
-    /// How many dead letters each lane of a queue may hold: a lane that has as many is not served.
-    pub fn set_dead_letters(&self, _queue: &str, _most: u64, _keep: Duration) {
-        unimplemented!()
-    }
-
-    /// The last note kept under a name in a lane.
-    pub async fn note(&self, _lane: &LaneName, _name: &Hash) -> Result<Option<Bytes>, StoreError> {
-        unimplemented!()
+    pub fn was_job(&self, id: JobId) -> Option<LaneName> {
+        let core = self.shared().core();
+        let lane = &core.lanes[core.lane_of(id)?];
+        (id.sequence > 0 && id.sequence < lane.durable_next).then(|| lane.name.clone())
     }
 
     /// How the store is.
     pub fn health(&self) -> Health {
-        unimplemented!()
+        self.shared().core().health.clone()
     }
-    /// The store's numbers.
-    pub fn status(&self) -> StoreStatus {
-        unimplemented!()
-    }
-    /// Lanes in name order, of one queue or of all.
-    pub fn lanes(&self, _queue: Option<&str>) -> Vec<LaneStatus> {
-        unimplemented!()
+
+    /// Tells a queue that there may be something to take.
+    fn ring(&self, queue: &Arc<str>) {
+        let work = self.shared().core().queue(queue).work.clone();
+        ring(&work);
     }
 }
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.items == 0 && self.bytes == 0 {
+            return;
+        }
+        let rest = crate::core::room::promise(self.items, self.bytes);
+        self.store.shared().core().promise(self.index, rest, false);
+    }
+}
+
+#[cfg(test)]
+mod tests;

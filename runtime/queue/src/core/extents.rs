@@ -1,0 +1,170 @@
+//! Which extents of the store's files are free.
+//!
+//! Extents are handed out from one file until it is used up, so that a batch usually touches one file. An extent is never handed out
+//! while a record that makes it free is not durable: whoever releases one has waited for that.
+
+/// Where an extent is: file number times extents per file plus index.
+pub(crate) type Position = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    Held,
+    /// It cannot be read; left as it is.
+    Quarantined,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    uses: Vec<Use>,
+    free: u32,
+    /// Where the search for a free one begins.
+    next: usize,
+}
+
+/// All extents of a store.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    per_file: u32,
+    files: Vec<Option<File>>,
+    current: usize,
+    free: u64,
+    total: u64,
+    quarantined: u64,
+    /// Most that may be in use, whatever the files hold.
+    most: u64,
+}
+
+impl Extents {
+    pub(crate) fn new(per_file: u32, most: u64) -> Self {
+        Extents { per_file, files: Vec::new(), current: 0, free: 0, total: 0, quarantined: 0, most }
+    }
+
+    /// A file with so many extents, all free.
+    pub(crate) fn add_file(&mut self, number: usize, extents: u32) {
+        if self.files.len() <= number {
+            self.files.resize_with(number + 1, || None);
+        }
+        debug_assert!(self.files[number].is_none(), "a file is added once");
+        self.files[number] = Some(File { uses: vec![Use::Free; extents as usize], free: extents, next: 0 });
+        self.free += u64::from(extents);
+        self.total += u64::from(extents);
+    }
+
+    /// Takes a file away that has no extent in use: whether it could.
+    pub(crate) fn remove_file(&mut self, number: usize) -> bool {
+        let Some(file) = self.files.get_mut(number).and_then(Option::as_mut) else { return false };
+        if file.free as usize != file.uses.len() {
+            return false;
+        }
+        self.free -= u64::from(file.free);
+        self.total -= u64::from(file.free);
+        self.files[number] = None;
+        true
+    }
+
+    fn file(&mut self, position: Position) -> Option<(&mut File, usize)> {
+        let (number, index) = ((position / self.per_file) as usize, (position % self.per_file) as usize);
+        let file = self.files.get_mut(number)?.as_mut()?;
+        (index < file.uses.len()).then_some((file, index))
+    }
+
+    /// At a start: a lane has it.
+    pub(crate) fn hold(&mut self, position: Position) {
+        self.change(position, Use::Held);
+    }
+
+    /// At a start: it cannot be read.
+    pub(crate) fn quarantine(&mut self, position: Position) {
+        if self.change(position, Use::Quarantined) {
+            self.quarantined += 1;
+        }
+    }
+
+    fn change(&mut self, position: Position, to: Use) -> bool {
+        let Some((file, index)) = self.file(position) else { return false };
+        if file.uses[index] != Use::Free {
+            return false;
+        }
+        file.uses[index] = to;
+        file.free -= 1;
+        self.free -= 1;
+        true
+    }
+
+    /// Takes one into use.
+    pub(crate) fn allocate(&mut self) -> Option<Position> {
+        if self.free == 0 || self.total - self.free >= self.most {
+            return None;
+        }
+        let has_free = |file: &Option<File>| file.as_ref().is_some_and(|file| file.free > 0);
+        if !self.files.get(self.current).is_some_and(has_free) {
+            // The one with the most to give, the first of equals: what follows lies together, and trailing files stay free.
+            let free = |file: &Option<File>| file.as_ref().map_or(0, |file| file.free);
+            self.current = (0..self.files.len()).rev().max_by_key(|number| free(&self.files[*number]))?;
+        }
+        let number = self.current;
+        let file = self.files[number].as_mut()?;
+        let length = file.uses.len();
+        let index = (file.next..length).chain(0..file.next).find(|index| file.uses[*index] == Use::Free)?;
+        file.next = (index + 1) % length;
+        file.uses[index] = Use::Held;
+        file.free -= 1;
+        self.free -= 1;
+        Some(u32::try_from(number * self.per_file as usize + index).unwrap_or(Position::MAX))
+    }
+
+    /// Gives one back.
+    pub(crate) fn release(&mut self, position: Position) {
+        let Some((file, index)) = self.file(position) else { return };
+        assert_eq!(file.uses[index], Use::Held, "only what is held is given back");
+        file.uses[index] = Use::Free;
+        file.free += 1;
+        self.free += 1;
+    }
+
+    /// Extents that lanes may hold together.
+    pub(crate) fn usable(&self) -> u64 {
+        self.total.min(self.most) - self.quarantined.min(self.total)
+    }
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+    pub(crate) fn free(&self) -> u64 {
+        self.free.min((self.most + self.free).saturating_sub(self.total))
+    }
+    pub(crate) fn quarantined(&self) -> u64 {
+        self.quarantined
+    }
+    pub(crate) fn held(&self) -> u64 {
+        self.total - self.free - self.quarantined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Extents;
+
+    #[test]
+    fn extents_of_one_file_are_used_up_before_another_is_begun() {
+        let mut extents = Extents::new(4, u64::MAX);
+        extents.add_file(0, 4);
+        extents.add_file(1, 3);
+        extents.quarantine(1);
+        let mut taken: Vec<u32> = (0..6).map(|_| extents.allocate().expect("there are six")).collect();
+        assert_eq!(extents.allocate(), None, "the quarantined one is not handed out");
+        assert_eq!(taken[..3], [0, 2, 3]);
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 2, 3, 4, 5, 6]);
+        extents.release(2);
+        assert_eq!(extents.allocate(), Some(2));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_handed_out() {
+        let mut extents = Extents::new(4, 2);
+        extents.add_file(0, 4);
+        assert!(extents.allocate().is_some() && extents.allocate().is_some());
+        assert_eq!((extents.allocate(), extents.free()), (None, 0));
+    }
+}

@@ -1,0 +1,207 @@
+//! A start: from what is on disk to the state in memory.
+//!
+//! 1. The header of every extent is read. Blank ones are free, unreadable ones are set aside; the rest is grouped by lane.
+//! 2. Per lane, the journal is read whole, newest extent first: the newest record about a thing counts, and the newest floors say
+//!    which extents are free whatever their headers say ([`journal`]).
+//! 3. Per lane, footers tell which items there are; only extents without a footer are read whole ([`items`]). An item that was not
+//!    wholly written when the machine stopped was never acknowledged: it is cut, counted, and said void.
+//! 4. Over all lanes: emitted items whose origin's end did not come true are void.
+//!
+//! It reads every extent a bounded number of times and goes on from whatever it finds.
+
+mod items;
+mod journal;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use crate::core::Core;
+use crate::core::extents::Position;
+use crate::core::lookup::ReadExtent;
+use crate::format::{Fault, HEADER_BYTES, decode_header};
+use crate::job::JobId;
+use crate::record::{ExtentHeader, Meta, Stream};
+use crate::status::Recovered;
+
+/// Added to the next serial where extents could not be read: theirs are not used again.
+const SERIAL_JUMP: u64 = 1 << 32;
+
+/// What a start reads from.
+pub(crate) trait Source: ReadExtent {
+    /// Fills `buffer` from an extent.
+    fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()>;
+    /// Every extent there is.
+    fn positions(&self) -> Vec<Position>;
+}
+
+/// The extents of one lane, by stream, serials ascending.
+#[derive(Debug, Default)]
+struct LaneExtents {
+    items: Vec<ExtentHeader>,
+    journal: Vec<ExtentHeader>,
+    kept: Vec<ExtentHeader>,
+}
+
+/// A set of sequences: a bit for each, in pieces.
+#[derive(Debug, Default)]
+struct Sequences {
+    pieces: HashMap<u64, Box<[u64; 64]>>,
+}
+
+impl Sequences {
+    /// Whether it is new.
+    fn insert(&mut self, sequence: u64) -> bool {
+        let word = &mut self.pieces.entry(sequence >> 12).or_insert_with(|| Box::new([0; 64]))[(sequence >> 6 & 63) as usize];
+        let bit = 1 << (sequence & 63);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+    fn contains(&self, sequence: u64) -> bool {
+        self.pieces.get(&(sequence >> 12)).is_some_and(|piece| piece[(sequence >> 6 & 63) as usize] & (1 << (sequence & 63)) != 0)
+    }
+}
+
+/// What the journals said that other lanes ask for, and the latest time seen.
+#[derive(Debug, Default)]
+struct Notebook {
+    emissions: HashMap<JobId, u64>,
+    meta: Meta,
+    latest: u64,
+    report: Recovered,
+}
+
+impl Notebook {
+    fn see(&mut self, meta: &Meta) {
+        if meta.time >= self.meta.time {
+            self.meta = *meta;
+        }
+        self.latest = self.latest.max(meta.time);
+    }
+}
+
+impl Core {
+    /// Takes in what is on disk. `wall`: now.
+    pub(crate) fn recover(&mut self, source: &dyn Source, report: Recovered, wall: u64) {
+        let mut notebook = Notebook { report, ..Notebook::default() };
+        let lanes = self.headers(source, &mut notebook);
+        for (number, mut extents) in lanes {
+            for of_stream in [&mut extents.items, &mut extents.journal, &mut extents.kept] {
+                of_stream.sort_by_key(|header| header.serial);
+            }
+            self.recover_lane(source, number, extents, &mut notebook);
+        }
+        // Store time goes on from the latest it ever was, plus the time away as far as the wall clock knows it.
+        let away = self.wall_difference(&notebook.meta, wall);
+        self.now = notebook.latest.max(notebook.meta.time.saturating_add(away)).max(if notebook.latest == 0 { wall } else { 0 });
+        self.wall = wall;
+        if notebook.report.quarantined_extents > 0 || !notebook.report.missing_files.is_empty() {
+            self.next_serial = self.next_serial.saturating_add(SERIAL_JUMP);
+        }
+        self.next_token = self.next_token.max(self.now << 16).max(notebook.emissions.values().copied().max().unwrap_or(0)) + 1;
+        self.prove_origins(&notebook);
+        for lane in 0..self.lanes.len() {
+            self.lanes[lane].waits_since = self.now;
+            self.settle(lane);
+        }
+        self.void_some();
+        let lanes = &self.lanes;
+        notebook.report.lanes = lanes.len() as u64;
+        notebook.report.waiting = lanes.iter().map(crate::core::lane::Lane::waiting).sum();
+        self.recovered = notebook.report;
+    }
+
+    fn wall_difference(&self, meta: &Meta, wall: u64) -> u64 {
+        if meta.wall == 0 { 0 } else { wall.saturating_sub(meta.wall) }
+    }
+
+    /// Reads every header.
+    fn headers(&mut self, source: &dyn Source, notebook: &mut Notebook) -> BTreeMap<u64, LaneExtents> {
+        let mut lanes: BTreeMap<u64, LaneExtents> = BTreeMap::new();
+        let mut sector = [0; HEADER_BYTES];
+        for position in source.positions() {
+            let header = source.read_part(position, 0, &mut sector).map_err(|_| Fault::Cut).and_then(|()| decode_header(&sector));
+            match header {
+                Ok(header) if header.position == position && header.store == self.store => {
+                    self.next_serial = self.next_serial.max(header.serial.saturating_add(1));
+                    notebook.see(&header.meta);
+                    let lane = lanes.entry(header.lane).or_default();
+                    match header.stream {
+                        Stream::Items => lane.items.push(header),
+                        Stream::Journal => lane.journal.push(header),
+                        Stream::Kept => lane.kept.push(header),
+                    }
+                }
+                Err(Fault::Blank) => {}
+                Ok(_) | Err(_) => {
+                    self.extents.quarantine(position);
+                    notebook.report.quarantined_extents += 1;
+                }
+            }
+        }
+        lanes
+    }
+
+    fn recover_lane(&mut self, source: &dyn Source, number: u64, extents: LaneExtents, notebook: &mut Notebook) {
+        let mut floors = Meta::default();
+        let all = extents.items.iter().chain(&extents.journal).chain(&extents.kept);
+        let mut name = None;
+        for header in all {
+            floors = merged(&floors, &header.meta);
+            name = Some(header.name.clone());
+        }
+        let Some(name) = name else { return };
+        let index = self.lane_index(&name);
+        if self.lanes[index].number != 0 {
+            notebook.report.remarks.push(format!("lane {}/{} was found twice; its older part is not used", name.queue, name.tenant));
+            return;
+        }
+        self.lanes[index].number = number;
+        self.by_number.insert(number, index);
+        let facts = self.recover_journal(source, index, extents.journal, &mut floors, notebook);
+        let owned =
+            |headers: Vec<ExtentHeader>, floor: u64| headers.into_iter().filter(|header| header.serial >= floor).collect::<Vec<_>>();
+        let items = owned(extents.items, floors.items_floor);
+        let kept = owned(extents.kept, floors.kept_floor);
+        self.lanes[index].meta = floors;
+        self.recover_items(source, index, (items, kept), facts, notebook);
+        let lane = &mut self.lanes[index];
+        lane.next_sequence = lane.next_sequence.max(floors.next_sequence).max(1);
+        lane.durable_next = lane.next_sequence;
+        lane.cursor = lane.items.first().min(lane.next_sequence);
+        let (unended, bytes) = (lane.unended, lane.bytes);
+        self.count(index, unended, bytes, true);
+    }
+
+    /// Emitted items count if their origin's end says so, or nothing is known of it any more.
+    fn prove_origins(&mut self, notebook: &Notebook) {
+        use crate::core::emit::Truth;
+        for lane in 0..self.lanes.len() {
+            for (sequence, origin) in std::mem::take(&mut self.lanes[lane].origins) {
+                self.next_token = self.next_token.max(origin.emission.saturating_add(1));
+                let is_true = match self.came_true(&origin) {
+                    Truth::No => false,
+                    Truth::Forgotten => true,
+                    Truth::Recorded { .. } => notebook.emissions.get(&origin.job) == Some(&origin.emission),
+                };
+                if is_true {
+                    self.reveal(lane, sequence);
+                } else {
+                    self.voids.push((lane, sequence));
+                }
+            }
+        }
+    }
+}
+
+/// The higher floors of two.
+fn merged(one: &Meta, other: &Meta) -> Meta {
+    Meta {
+        items_floor: one.items_floor.max(other.items_floor),
+        journal_floor: one.journal_floor.max(other.journal_floor),
+        kept_floor: one.kept_floor.max(other.kept_floor),
+        next_sequence: one.next_sequence.max(other.next_sequence),
+        time: one.time.max(other.time),
+        wall: if other.time >= one.time { other.wall } else { one.wall },
+    }
+}

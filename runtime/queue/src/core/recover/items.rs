@@ -1,0 +1,271 @@
+//! A lane's items and kept copies, at a start: from footers, and from the extents that have none.
+
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::core::items::ItemExtent;
+use crate::core::keys::Holder;
+use crate::core::lane::{JobEntry, KeptExtent, Phase, Traits};
+use crate::core::lookup::{Plan, read};
+use crate::core::recover::journal::Facts;
+use crate::core::recover::{Notebook, Source};
+use crate::core::room::record_bytes;
+use crate::core::stream::Open;
+use crate::format::{
+    EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item, decode_item_head,
+    footer_bytes, scan,
+};
+use crate::item::Unique;
+use crate::record::{ExtentHeader, Footer, FooterItem};
+
+/// Most footers are within this.
+const FOOTER_GUESS: usize = 1024;
+
+/// What one extent holds.
+struct Contents {
+    footer: Footer,
+    /// It goes on here.
+    tail: Option<Tail>,
+    /// It was never sealed: its last record may not be whole.
+    is_open: bool,
+}
+
+impl Core {
+    pub(super) fn recover_items(
+        &mut self,
+        source: &dyn Source,
+        lane: usize,
+        headers: (Vec<ExtentHeader>, Vec<ExtentHeader>),
+        mut facts: Facts,
+        notebook: &mut Notebook,
+    ) {
+        let (items, kept) = headers;
+        let latest = notebook.meta.time;
+        let copies = self.recover_kept(source, lane, kept, &mut facts, notebook);
+        let mut doubtful = Vec::new();
+        for (index, header) in items.iter().enumerate() {
+            let next = items.get(index + 1);
+            let Some(contents) = self.contents(source, header, next.is_none(), notebook) else { continue };
+            self.extents.hold(header.position);
+            let mut extent = ItemExtent::new(header.serial, header.position, header.first, header.meta.time);
+            // Only what the last write left can be torn: where the next extent is of the same moment, or there is none.
+            if contents.is_open || next.is_none_or(|next| next.meta.time >= latest) {
+                doubtful.extend(last_doubtful(&contents).cloned());
+            }
+            for item in &contents.footer.items {
+                self.recover_item(lane, &mut extent, item, &copies, &mut facts);
+            }
+            extent.earliest_expiry = contents.footer.earliest_expiry.unwrap_or(u64::MAX);
+            let of = &mut self.lanes[lane];
+            of.next_sequence = of.next_sequence.max(extent.end());
+            of.items.extents.push_back(extent);
+            of.items.open = contents.tail.map(|tail| Open::resume(header, tail));
+        }
+        for item in doubtful {
+            self.cut_if_torn(source, lane, &item, notebook);
+        }
+        self.drop_lost(lane, facts);
+    }
+
+    /// Records of jobs and letters whose items are nowhere are not kept as such.
+    fn drop_lost(&mut self, lane: usize, facts: Facts) {
+        let of = &mut self.lanes[lane];
+        if facts.is_suspect {
+            of.suspect_below = of.next_sequence;
+        }
+        for sequence in facts.jobs.into_keys().chain(facts.letters.into_keys()) {
+            of.journal.kill(crate::core::journal::Sort::Job, sequence);
+        }
+    }
+
+    /// Reads what an extent holds, from its footer if it has one.
+    fn contents(&mut self, source: &dyn Source, header: &ExtentHeader, is_newest: bool, notebook: &mut Notebook) -> Option<Contents> {
+        if let Some(footer) = read_footer(source, header) {
+            return Some(Contents { footer, tail: None, is_open: false });
+        }
+        let Ok(content) = source.read_extent(header.position) else {
+            notebook.report.remarks.push(format!("extent {} cannot be read: its items are lost", header.position));
+            notebook.report.quarantined_extents += 1;
+            self.extents.quarantine(header.position);
+            return None;
+        };
+        let scan = scan(&content, header);
+        for gap in &scan.gaps {
+            notebook.report.cut_bytes += gap.bytes as u64;
+            notebook.report.cut_records += 1;
+        }
+        let mut items: Vec<FooterItem> = Vec::new();
+        let mut earliest_expiry: Option<u64> = None;
+        for fragment in scan.fragments.iter().filter(|fragment| fragment.piece.first && fragment.piece.kind == Kind::Item) {
+            let Ok((item, bytes, _)) = decode_item_head(fragment.payload) else { continue };
+            notebook.latest = notebook.latest.max(item.appended_at);
+            earliest_expiry = [earliest_expiry, item.expires_at].into_iter().flatten().min();
+            items.push(FooterItem {
+                offset: fragment.offset as u16,
+                sequence: item.sequence,
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                claimed: item.claimed,
+                unique: item.unique.map(|unique| (unique.hash, item.appended_at.saturating_add(unique.within.as_millis() as u64))),
+                keys: item.keys,
+                origin: item.origin,
+            });
+        }
+        let footer = Footer { end: 0, earliest_expiry, items };
+        let tail = if is_newest { Tail::resume(header, &scan) } else { None };
+        Some(Contents { footer, tail, is_open: true })
+    }
+
+    fn recover_item(&mut self, lane: usize, extent: &mut ItemExtent, item: &FooterItem, copies: &[(u64, u64)], facts: &mut Facts) {
+        let sequence = item.sequence;
+        if sequence < extent.end() {
+            return;
+        }
+        // What is missing in between cannot be read; nothing is known of it.
+        while extent.end() < sequence && extent.count < EXTENT_BYTES as u32 {
+            let lost = extent.end();
+            extent.push(0, None);
+            extent.set_over(lost, 0);
+            extent.live -= 1;
+        }
+        let bytes = u64::from(item.bytes);
+        extent.push(bytes, None);
+        let recorded = facts.recorded.contains(sequence);
+        let is_over = facts.over.contains(sequence) || (!recorded && Facts::is_purged(&self.lanes[lane].purges, sequence));
+        let is_moved = copies.iter().any(|(moved, _)| *moved == sequence);
+        if is_over || is_moved {
+            extent.set_over(sequence, bytes);
+            extent.live -= 1;
+            return;
+        }
+        self.recover_live(lane, item, None, facts);
+    }
+
+    /// An item that has not ended, or is a letter, is there.
+    fn recover_live(&mut self, lane: usize, item: &FooterItem, kept: Option<u64>, facts: &mut Facts) {
+        let (sequence, bytes) = (item.sequence, u64::from(item.bytes));
+        if let Some(mut letter) = facts.letters.remove(&sequence) {
+            (letter.bytes, letter.kept) = (bytes, kept);
+            self.lanes[lane].letters.insert(sequence, letter);
+            return;
+        }
+        let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence };
+        for key in &item.keys {
+            self.keys.hold(key.hash, &key.input, holder, None);
+        }
+        if let Some((hash, until)) = item.unique {
+            self.uniques.hold(hash, &[0; 16], holder, Some(until));
+        }
+        self.lanes[lane].begin(bytes, record_bytes(item.keys.len(), item.unique.is_some()));
+        let aside = JobEntry {
+            phase: Phase::Aside { not_before: 0 },
+            attempts: u32::from(item.claimed),
+            started: false,
+            interrupted: item.claimed,
+            recorded: item.claimed,
+            traits: None,
+            kept,
+        };
+        if let Some(entry) = facts.jobs.remove(&sequence) {
+            self.lanes[lane].enter(sequence, JobEntry { kept, ..entry });
+        } else if item.claimed || kept.is_some() {
+            self.lanes[lane].enter(sequence, aside);
+        } else if let Some(origin) = item.origin {
+            self.lanes[lane].enter(sequence, hidden(item));
+            self.lanes[lane].origins.push((sequence, origin));
+        }
+    }
+
+    /// Copies of items that are still needed: sequence and serial of the newest of each.
+    fn recover_kept(
+        &mut self,
+        source: &dyn Source,
+        lane: usize,
+        headers: Vec<ExtentHeader>,
+        facts: &mut Facts,
+        notebook: &mut Notebook,
+    ) -> Vec<(u64, u64)> {
+        let mut newest = std::collections::BTreeMap::new();
+        let count = headers.len();
+        for (index, header) in headers.into_iter().enumerate() {
+            let Some(contents) = self.contents(source, &header, index + 1 == count, notebook) else { continue };
+            self.extents.hold(header.position);
+            let of = &mut self.lanes[lane].kept;
+            let mut items = contents.footer.items;
+            let doubtful = items.last().map(|item| item.sequence);
+            of.extents.push_back(KeptExtent { serial: header.serial, position: header.position, items: Vec::new(), live: 0 });
+            of.next_ordinal = header.first + 1;
+            of.open = contents.tail.map(|tail| Open::resume(&header, tail));
+            let at = of.extents.len() - 1;
+            of.extents[at].items = items.iter().map(|item| (item.sequence, item.offset)).collect();
+            if let Some(sequence) = doubtful
+                && !self.is_whole(source, self.plan_kept(lane, header.serial, sequence), sequence)
+            {
+                // A copy that was not finished does not count: the item is still where it was.
+                items.pop();
+            }
+            newest.extend(items.into_iter().map(|item| (item.sequence, (header.serial, item))));
+        }
+        let mut copies = Vec::new();
+        for (sequence, (serial, item)) in newest {
+            if facts.over.contains(sequence) || (!facts.recorded.contains(sequence) && Facts::is_purged(&self.lanes[lane].purges, sequence))
+            {
+                continue;
+            }
+            copies.push((sequence, serial));
+            if let Some(at) = self.lanes[lane].kept.by_serial(serial) {
+                self.lanes[lane].kept.extents[at].live += 1;
+            }
+            self.recover_live(lane, &item, Some(serial), facts);
+        }
+        copies
+    }
+
+    fn is_whole(&self, source: &dyn Source, plan: Option<Plan>, sequence: u64) -> bool {
+        let records = plan.and_then(|plan| read(source, &plan).ok()).unwrap_or_default();
+        let items = records.iter().filter(|record| record.kind == Kind::Item).filter_map(|record| decode_item(&record.bytes).ok());
+        items.into_iter().any(|item| item.sequence == sequence)
+    }
+
+    /// An item that does not end was never acknowledged: it is said void, so that no later start takes it for damaged.
+    fn cut_if_torn(&mut self, source: &dyn Source, lane: usize, item: &FooterItem, notebook: &mut Notebook) {
+        let sequence = item.sequence;
+        let Some(at) = self.lanes[lane].items.find(sequence).filter(|_| self.lanes[lane].items.is_live(sequence)) else { return };
+        if self.is_whole(source, Some(self.plan_items(lane, at)), sequence) {
+            return;
+        }
+        notebook.report.cut_records += 1;
+        let of = &mut self.lanes[lane];
+        of.origins.retain(|(of_item, _)| *of_item != sequence);
+        of.leave(sequence);
+        of.enter(sequence, hidden(item));
+        self.voids.push((lane, sequence));
+    }
+}
+
+/// An item that may never have been.
+fn hidden(item: &FooterItem) -> JobEntry {
+    // The footer has the time until which a business key is taken: as if it were appended at 0.
+    let unique = item.unique.map(|(hash, until)| Unique { hash, within: Duration::from_millis(until) });
+    let bytes = u64::from(item.bytes);
+    let traits = Some(Box::new(Traits { appended_at: 0, expires_at: None, order: None, keys: item.keys.clone(), unique, bytes }));
+    JobEntry { phase: Phase::Hidden, attempts: 0, started: false, interrupted: false, recorded: false, traits, kept: None }
+}
+
+/// The last item that begins in an extent, if it may go on behind it.
+fn last_doubtful(contents: &Contents) -> Option<&FooterItem> {
+    let last = contents.footer.items.last()?;
+    let most = usize::from(last.offset) + FRAGMENT_BYTES + MOST_ITEM_HEAD_BYTES + last.bytes as usize;
+    let end = if contents.is_open { 0 } else { usize::from(contents.footer.end) };
+    (most > end).then_some(last)
+}
+
+fn read_footer(source: &dyn Source, header: &ExtentHeader) -> Option<Footer> {
+    let mut end = vec![0; FOOTER_GUESS];
+    source.read_part(header.position, EXTENT_BYTES - FOOTER_GUESS, &mut end).ok()?;
+    let bytes = footer_bytes(&end).ok()?;
+    if bytes > end.len() {
+        end.resize(bytes.max(TRAILER_BYTES), 0);
+        source.read_part(header.position, EXTENT_BYTES - bytes, &mut end).ok()?;
+    }
+    decode_footer(&end, header).ok()
+}

@@ -1,0 +1,246 @@
+//! A lane's journal, at a start: newest extent first, so that the first record seen about a thing is the one that counts.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::Bytes;
+
+use crate::core::Core;
+use crate::core::journal::{JournalExtent, NewEntry, Sort};
+use crate::core::keys::Holder;
+use crate::core::lane::{JobEntry, Letter, Note, Phase, Purge};
+use crate::core::recover::{Notebook, Sequences, Source, merged};
+use crate::core::stream::Open;
+use crate::core::write::{needed_until, small_bytes};
+use crate::format::{Fragment, Kind, Tail, decode_journal, scan};
+use crate::item::Hash;
+use crate::job::{JobId, JobState};
+use crate::record::{ExtentHeader, JobRecord, JournalRecord, Meta};
+
+/// Longest record that is put together at a start.
+const MOST_JOINED_BYTES: usize = 64 << 20;
+
+/// What a journal says about the lane's items.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Jobs with a record.
+    pub(super) recorded: Sequences,
+    /// Of these, ended ones whose content is not needed.
+    pub(super) over: Sequences,
+    /// Jobs that have not ended.
+    pub(super) jobs: BTreeMap<u64, JobEntry>,
+    pub(super) letters: BTreeMap<u64, Letter>,
+    notes: HashSet<Hash>,
+    /// Parts of it cannot be read: what it said of items may be lost.
+    pub(super) is_suspect: bool,
+}
+
+impl Facts {
+    pub(super) fn is_purged(purges: &[Purge], sequence: u64) -> bool {
+        let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&sequence);
+        purges.iter().any(|purge| purge.ranges.iter().any(is_in))
+    }
+}
+
+/// The beginning of an extent that continues a record of the one before.
+#[derive(Debug, Default)]
+struct Leading {
+    ordinal: u64,
+    bytes: Vec<u8>,
+    is_last: bool,
+}
+
+impl Core {
+    /// Reads the journal and raises `floors` to its newest.
+    pub(super) fn recover_journal(
+        &mut self,
+        source: &dyn Source,
+        lane: usize,
+        headers: Vec<ExtentHeader>,
+        floors: &mut Meta,
+        notebook: &mut Notebook,
+    ) -> Facts {
+        let mut facts = Facts::default();
+        let mut leading = Leading::default();
+        let mut before: Option<u64> = None;
+        let newest = headers.last().map(|header| header.serial);
+        for header in headers.into_iter().rev() {
+            if header.serial < floors.journal_floor {
+                break;
+            }
+            self.extents.hold(header.position);
+            self.lanes[lane].journal.extents.push_front(JournalExtent::new(header.serial, header.position));
+            facts.is_suspect |= before.is_some_and(|ordinal| ordinal != header.first + 1);
+            before = Some(header.first);
+            if newest == Some(header.serial) {
+                self.lanes[lane].journal.next_ordinal = header.first + 1;
+            }
+            let Ok(content) = source.read_extent(header.position) else {
+                facts.is_suspect = true;
+                notebook.report.remarks.push(format!("extent {} cannot be read: part of a journal is lost", header.position));
+                continue;
+            };
+            let scan = scan(&content, &header);
+            for gap in &scan.gaps {
+                facts.is_suspect |= !gap.torn;
+                notebook.report.cut_bytes += gap.bytes as u64;
+                notebook.report.cut_records += 1;
+            }
+            leading = self.recover_fragments(lane, &header, &scan.fragments, leading, (&mut facts, floors, notebook));
+            if let (true, Some(tail)) = (newest == Some(header.serial), Tail::resume(&header, &scan)) {
+                self.lanes[lane].journal.open = Some(Open::resume(&header, tail));
+            } else if let Some(extent) = self.lanes[lane].journal.extents.front_mut() {
+                extent.seal();
+            }
+        }
+        // The oldest that is left must be the floor's, or what lies between is lost.
+        let first = self.lanes[lane].journal.extents.front().map(|extent| extent.serial);
+        facts.is_suspect |= first.is_some_and(|serial| floors.journal_floor > 0 && serial != floors.journal_floor);
+        if facts.is_suspect {
+            let name = &self.lanes[lane].name;
+            let remark =
+                format!("part of the journal of lane {}/{} is lost: its items are handed out as interrupted", name.queue, name.tenant);
+            notebook.report.remarks.push(remark);
+        }
+        facts
+    }
+
+    /// Takes the records of one extent, last first. Answers with its beginning.
+    fn recover_fragments(
+        &mut self,
+        lane: usize,
+        header: &ExtentHeader,
+        fragments: &[Fragment<'_>],
+        behind: Leading,
+        into: (&mut Facts, &mut Meta, &mut Notebook),
+    ) -> Leading {
+        let (facts, floors, notebook) = into;
+        let mut rest = if behind.ordinal == header.first + 1 { behind } else { Leading::default() };
+        for fragment in fragments.iter().rev() {
+            let piece = fragment.piece;
+            if piece.last {
+                rest = Leading { ordinal: 0, bytes: Vec::new(), is_last: true };
+            }
+            if !rest.is_last || rest.bytes.len() > MOST_JOINED_BYTES {
+                if piece.first {
+                    // It goes on in an extent that was not written, or is lost.
+                    notebook.report.cut_records += 1;
+                    rest = Leading::default();
+                }
+                continue;
+            }
+            let mut bytes = fragment.payload.to_vec();
+            bytes.append(&mut rest.bytes);
+            rest.bytes = bytes;
+            if piece.first {
+                let bytes = Bytes::from(std::mem::take(&mut rest.bytes));
+                rest = Leading::default();
+                match decode_journal(piece.kind, &bytes) {
+                    Ok(record) => {
+                        self.recover_record(lane, (header.serial, fragment.offset, bytes.len()), record, (facts, floors, notebook))
+                    }
+                    Err(_) => facts.is_suspect |= piece.kind != Kind::Item,
+                }
+            }
+        }
+        Leading { ordinal: header.first, ..rest }
+    }
+
+    fn recover_record(
+        &mut self,
+        lane: usize,
+        at: (u64, usize, usize),
+        record: JournalRecord,
+        into: (&mut Facts, &mut Meta, &mut Notebook),
+    ) {
+        let (facts, floors, notebook) = into;
+        let (serial, offset, bytes) = at;
+        let of = &mut self.lanes[lane];
+        match record {
+            JournalRecord::Meta(meta) => {
+                *floors = merged(floors, &meta);
+                notebook.see(&meta);
+            }
+            JournalRecord::Job(job) => {
+                notebook.latest = notebook.latest.max(job.at);
+                if facts.recorded.insert(job.sequence) {
+                    self.recover_job(lane, at, job, (facts, notebook));
+                }
+            }
+            JournalRecord::Purged { until, ranges } => {
+                let number = of.next_number;
+                of.next_number += 1;
+                of.next_sequence = of.next_sequence.max(ranges.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0));
+                of.purges.push(Purge { number, until, ticket: 0, ranges, bytes: bytes as u64 });
+                of.journal.push(serial, &other(Sort::Purge, number, until, offset, bytes));
+            }
+            JournalRecord::Note { name, content } => {
+                if facts.notes.insert(name) {
+                    let number = of.next_number;
+                    of.next_number += 1;
+                    of.notes.insert(name, Note { number, content });
+                    of.journal.push(serial, &other(Sort::Note, number, u64::MAX, offset, bytes));
+                }
+            }
+        }
+    }
+
+    fn recover_job(&mut self, lane: usize, at: (u64, usize, usize), job: JobRecord, into: (&mut Facts, &mut Notebook)) {
+        let (facts, notebook) = into;
+        let (serial, offset, bytes) = at;
+        let of = &mut self.lanes[lane];
+        let outcome = job.outcome.as_ref().map(|outcome| outcome.len() as u64);
+        let new = NewEntry {
+            sort: Sort::Job,
+            name: job.sequence,
+            attempts: job.attempts,
+            state: job.state,
+            until: needed_until(&job),
+            offset,
+            bytes: small_bytes(bytes - outcome.unwrap_or(0) as usize),
+            outcome,
+            gone: job.outcome_gone,
+            keyed: !job.keys.is_empty() || job.unique.is_some(),
+            void: job.void,
+        };
+        of.journal.push(serial, &new);
+        of.next_sequence = of.next_sequence.max(job.sequence.saturating_add(1));
+        let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence: job.sequence };
+        for key in &job.keys {
+            self.keys.hold(key.hash, &key.input, holder, Some(key.until));
+        }
+        if let Some((hash, until)) = job.unique {
+            self.uniques.hold(hash, &[0; 16], holder, Some(until));
+        }
+        if job.emission != 0 {
+            notebook.emissions.insert(JobId { lane: of.number, sequence: job.sequence }, job.emission);
+        }
+        if !job.state.is_end() {
+            let interrupted = job.interrupted || job.state == JobState::Running;
+            let not_before = if job.state == JobState::Queued { job.until } else { 0 };
+            let phase = Phase::Aside { not_before };
+            let entry = JobEntry { phase, attempts: job.attempts, started: false, interrupted, recorded: true, traits: None, kept: None };
+            facts.jobs.insert(job.sequence, entry);
+        } else if job.letter {
+            let letter = Letter { at: job.at, until: job.until, attempts: job.attempts, bytes: 0, kept: None };
+            facts.letters.insert(job.sequence, letter);
+        } else {
+            facts.over.insert(job.sequence);
+        }
+    }
+}
+
+fn other(sort: Sort, name: u64, until: u64, offset: usize, bytes: usize) -> NewEntry {
+    NewEntry {
+        sort,
+        name,
+        attempts: 0,
+        state: JobState::Purged,
+        until,
+        offset,
+        bytes: small_bytes(bytes.min(128)),
+        outcome: None,
+        gone: false,
+        keyed: false,
+        void: false,
+    }
+}

@@ -1,0 +1,275 @@
+//! The store's files on a disk: made ahead, found again, read, written, synced.
+//!
+//! The file `head` holds what is fixed. Files of extents are made until the limit is reached; the last takes what is left. Where the
+//! volume has no space for all of them the store starts with what there is, and the rest is made later.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::core::extents::{Extents, Position};
+use crate::core::lookup::ReadExtent;
+use crate::core::recover::Source;
+use crate::core::stream::Write;
+use crate::disk::{Disk, DiskFile};
+use crate::format::{EXTENT_BYTES, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number};
+use crate::status::Recovered;
+use crate::store::StoreError;
+
+const EXTENT: u64 = EXTENT_BYTES as u64;
+/// A file that was cut short is filled up in pieces of this.
+const ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+
+struct OpenFile {
+    file: Arc<dyn DiskFile>,
+    extents: u32,
+}
+
+/// See the module.
+pub(crate) struct Files {
+    disk: Arc<dyn Disk>,
+    head: StoreHead,
+    per_file: u32,
+    disk_limit: u64,
+    open: RwLock<BTreeMap<u32, OpenFile>>,
+}
+
+fn unusable(what: &str, error: &io::Error) -> StoreError {
+    StoreError::Unusable(format!("{what}: {error}"))
+}
+
+impl Files {
+    /// Opens what is there and makes what is missing. Answers also with what a person should know.
+    pub(crate) fn open(disk: Arc<dyn Disk>, disk_limit: u64) -> Result<(Files, Recovered), StoreError> {
+        let mut report = Recovered::default();
+        let names = disk.list().map_err(|error| unusable("the store's folder cannot be read", &error))?;
+        let numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
+        let mut opened = BTreeMap::new();
+        for number in &numbers {
+            match disk.open(&file_name(*number)) {
+                Ok(file) => {
+                    opened.insert(*number, file);
+                }
+                Err(error) => report.remarks.push(format!("{} cannot be opened: {error}", file_name(*number))),
+            }
+        }
+        let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
+        let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
+        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default() };
+        let last = numbers.iter().copied().max();
+        for (number, file) in opened {
+            files.adopt(number, file, &mut report);
+        }
+        for number in (0..last.unwrap_or(0)).filter(|number| !numbers.contains(number)) {
+            report.missing_files.push(file_name(number));
+        }
+        if let Err(error) = files.make_missing() {
+            report.remarks.push(format!("not all of disk_limit could be allocated: {error}; it is tried again"));
+        }
+        Ok((files, report))
+    }
+
+    /// Takes an existing file into use; one that was cut short is filled up first.
+    fn adopt(&self, number: u32, file: Arc<dyn DiskFile>, report: &mut Recovered) {
+        let name = file_name(number);
+        let mut bytes = match file.bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                report.remarks.push(format!("{name} cannot be used: {error}"));
+                return;
+            }
+        };
+        let wanted = self.wanted(number);
+        if bytes < wanted {
+            report.remarks.push(format!("{name} was {bytes} bytes long, not {wanted}; it was filled up"));
+            while bytes < wanted {
+                let piece = (wanted - bytes).min(EXTENT - bytes % EXTENT);
+                if let Err(error) = file.write_at(&ZEROS[..usize::try_from(piece).unwrap_or(EXTENT_BYTES)], bytes) {
+                    report.remarks.push(format!("{name} could not be filled up: {error}"));
+                    break;
+                }
+                bytes += piece;
+            }
+        }
+        let extents = u32::try_from(bytes / EXTENT).unwrap_or(u32::MAX).min(self.per_file);
+        self.write_open().insert(number, OpenFile { file, extents });
+    }
+
+    /// Bytes that a file should have under the limit.
+    fn wanted(&self, number: u32) -> u64 {
+        let before = u64::from(number) * self.head.file_bytes + HEAD_BYTES as u64;
+        let left = self.disk_limit.saturating_sub(before).min(self.head.file_bytes);
+        left - left % EXTENT
+    }
+
+    /// Makes the files that are missing, as far as there is space: those that were made, with their extents.
+    pub(crate) fn make_missing(&self) -> io::Result<Vec<(u32, u32)>> {
+        let mut made = Vec::new();
+        let mut number = 0;
+        let mut result = Ok(());
+        // All files together stay within the limit, also where files beyond it are left from a higher one.
+        while self.wanted(number) > 0 && result.is_ok() {
+            let wanted = self.wanted(number);
+            let is_there = self.read_open().contains_key(&number);
+            let used: u64 = self.read_open().values().map(|file| u64::from(file.extents) * EXTENT).sum();
+            if !is_there && used + wanted + HEAD_BYTES as u64 <= self.disk_limit {
+                result = self.disk.create(&file_name(number), wanted).map(|file| {
+                    let extents = u32::try_from(wanted / EXTENT).unwrap_or(u32::MAX);
+                    self.write_open().insert(number, OpenFile { file, extents });
+                    made.push((number, extents));
+                });
+            }
+            number += 1;
+        }
+        if !made.is_empty() {
+            self.disk.sync_folder()?;
+        }
+        if made.is_empty() { result.map(|()| made) } else { Ok(made) }
+    }
+
+    /// Whether a file that should be there is missing.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let open = self.read_open();
+        (0..).take_while(|number| self.wanted(*number) > 0).any(|number| !open.contains_key(&number))
+    }
+
+    /// Files that lie wholly beyond the limit, the last first.
+    pub(crate) fn beyond_limit(&self) -> Vec<u32> {
+        self.read_open().keys().rev().copied().take_while(|number| self.wanted(*number) == 0).collect()
+    }
+
+    /// Removes a file that nothing needs any more.
+    pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
+        self.write_open().remove(&number);
+        self.disk.remove(&file_name(number))?;
+        self.disk.sync_folder()
+    }
+
+    /// Every extent, free.
+    pub(crate) fn extents(&self) -> Extents {
+        let mut extents = Extents::new(self.per_file, self.disk_limit.saturating_sub(HEAD_BYTES as u64) / EXTENT);
+        for (number, file) in self.read_open().iter() {
+            extents.add_file(*number as usize, file.extents);
+        }
+        extents
+    }
+    pub(crate) fn store(&self) -> u64 {
+        self.head.store
+    }
+    pub(crate) fn disk_limit(&self) -> u64 {
+        self.disk_limit
+    }
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
+    fn file(&self, position: Position) -> io::Result<(Arc<dyn DiskFile>, u64)> {
+        let number = position / self.per_file;
+        let missing = || io::Error::new(io::ErrorKind::NotFound, file_name(number));
+        let file = self.read_open().get(&number).map(|file| file.file.clone()).ok_or_else(missing)?;
+        Ok((file, u64::from(position % self.per_file) * EXTENT))
+    }
+
+    /// Writes a batch and makes it durable, file by file: how many syncs that took.
+    pub(crate) fn write(&self, writes: &[Write]) -> Result<(), WriteError> {
+        for write in writes {
+            let written = self.file(write.position).and_then(|(file, at)| file.write_at(&write.bytes, at + write.offset as u64));
+            written.map_err(WriteError::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written to the files of these writes: how many syncs that took.
+    pub(crate) fn sync(&self, writes: &[Write]) -> io::Result<u64> {
+        let mut numbers: Vec<u32> = writes.iter().map(|write| write.position / self.per_file).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in &numbers {
+            let file = self.read_open().get(number).map(|file| file.file.clone());
+            if let Some(file) = file {
+                file.sync()?;
+            }
+        }
+        Ok(numbers.len() as u64)
+    }
+
+    fn read_open(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, OpenFile>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn write_open(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, OpenFile>> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a batch is not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    Write(io::Error),
+}
+
+/// Reads the head, or makes it: of a new store, or from what the extents say.
+fn head(
+    disk: &dyn Disk,
+    disk_limit: u64,
+    is_there: bool,
+    files: &BTreeMap<u32, Arc<dyn DiskFile>>,
+    report: &mut Recovered,
+) -> Result<StoreHead, StoreError> {
+    if is_there {
+        let mut bytes = vec![0; HEAD_BYTES];
+        let read = disk.open(HEAD_NAME).and_then(|file| file.read_at(&mut bytes, 0));
+        match read.map_err(|error| error.to_string()).and_then(|()| StoreHead::decode(&bytes).map_err(|fault| fault.to_string())) {
+            Ok(head) => return Ok(head),
+            Err(what) if !files.is_empty() => report.remarks.push(format!("the file head cannot be used: {what}; it was made again")),
+            Err(_) => {}
+        }
+    } else if !files.is_empty() {
+        report.remarks.push("the file head was missing; it was made again".to_owned());
+    }
+    let known = files.values().find_map(|file| first_store(file.as_ref()));
+    let longest = files.values().filter_map(|file| file.bytes().ok()).max();
+    let bytes = longest.map_or(file_bytes(disk_limit), |longest| file_bytes(longest.saturating_mul(32)));
+    let store = known.unwrap_or_else(|| RandomState::new().hash_one(disk_limit) | 1);
+    let head = StoreHead { store, file_bytes: bytes };
+    if is_there {
+        disk.remove(HEAD_NAME).map_err(|error| unusable("the file head cannot be replaced", &error))?;
+    }
+    let made = disk.create(HEAD_NAME, HEAD_BYTES as u64).and_then(|file| {
+        file.write_at(&head.encode(), 0)?;
+        file.sync()?;
+        disk.sync_folder()
+    });
+    made.map_err(|error| unusable("the file head cannot be made", &error))?;
+    Ok(head)
+}
+
+/// The store that the first readable extent of a file belongs to.
+fn first_store(file: &dyn DiskFile) -> Option<u64> {
+    let extents = file.bytes().ok()? / EXTENT;
+    let mut sector = [0; HEADER_BYTES];
+    (0..extents).find_map(|index| {
+        file.read_at(&mut sector, index * EXTENT).ok()?;
+        decode_header(&sector).ok().map(|header| header.store)
+    })
+}
+
+impl ReadExtent for Files {
+    fn read_extent(&self, position: Position) -> io::Result<Vec<u8>> {
+        let (file, at) = self.file(position)?;
+        let mut content = vec![0; EXTENT_BYTES];
+        file.read_at(&mut content, at)?;
+        Ok(content)
+    }
+}
+
+impl Source for Files {
+    fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let (file, at) = self.file(position)?;
+        file.read_at(buffer, at + offset as u64)
+    }
+    fn positions(&self) -> Vec<Position> {
+        let open = self.read_open();
+        open.iter().flat_map(|(number, file)| (0..file.extents).map(move |index| number * self.per_file + index)).collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! The watch over the volume: its free space, and files that could not be made yet.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::store::shared::Shared;
+
+/// How often free space is looked at.
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
+/// Files are made again every so many looks.
+const GROW_EVERY: u64 = 4;
+
+/// Looks at the volume once; `number` counts the looks.
+pub(crate) fn look(shared: &Shared, number: u64) {
+    // A volume that does not answer is taken to be as it was: a write will tell.
+    if let Ok(free) = shared.files.free_bytes() {
+        shared.volume_free.store(free, Ordering::Relaxed);
+        shared.core().judge_health(free, shared.disk_reserve);
+    }
+    if !number.is_multiple_of(GROW_EVERY) {
+        return;
+    }
+    if shared.files.is_incomplete()
+        && let Ok(made) = shared.files.make_missing()
+    {
+        let mut core = shared.core();
+        made.into_iter().for_each(|(number, extents)| core.extents.add_file(number as usize, extents));
+    }
+    for number in shared.files.beyond_limit() {
+        if !shared.core().extents.remove_file(number as usize) || shared.files.remove(number).is_err() {
+            break;
+        }
+    }
+}
+
+/// Looks until the store is closed.
+pub(crate) fn run(shared: &Shared) {
+    let mut number = 1;
+    while !shared.is_closing() {
+        look(shared, number);
+        number += 1;
+        let core = shared.core();
+        let waited = shared.watch.wait_timeout_while(core, PERIOD, |_| !shared.is_closing());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}

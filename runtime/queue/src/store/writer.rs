@@ -1,0 +1,174 @@
+//! The writer: one thread that takes batches to the disk, and cleans between them.
+//!
+//! gather -> write each touched extent once -> sync each touched file once -> acknowledge -> again.
+//! What is queued while a batch is synced is the next batch. A full volume (copy-on-write ones can be, also below files that are
+//! allocated) holds the batch back until there is space; any other failure stops the store for good.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::core::batch::Batch;
+use crate::status::Health;
+use crate::store::StoreError;
+use crate::store::files::WriteError;
+use crate::store::shared::{Shared, ring};
+
+/// How often time is looked at when nothing else happens.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a full volume is left alone before the batch is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Keys are swept, and letters looked at, so often.
+const SWEEP_MS: u64 = 1_000;
+
+/// What a round of the writer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// A batch became durable, or something was cleaned.
+    Done,
+    /// There was nothing to do.
+    Idle,
+    /// The volume is full: the same batch again.
+    NoSpace,
+    /// Nothing becomes durable any more.
+    Failed,
+}
+
+/// The writer's own state.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    /// A batch that could not be written for want of space.
+    held: Option<Batch>,
+    swept_at: u64,
+}
+
+impl Writer {
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self, shared: &Arc<Shared>) {
+        loop {
+            match self.round(shared) {
+                Round::Done => continue,
+                Round::Idle if shared.is_closing() => break,
+                Round::Failed => break,
+                Round::NoSpace if shared.is_closing() => break,
+                Round::NoSpace => pause(shared, RETRY),
+                Round::Idle => {
+                    let core = shared.core();
+                    if !core.has_batch() && !core.wants_cleaning() && !shared.is_closing() {
+                        let waited = shared.wake.wait_timeout(core, TICK);
+                        drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    }
+                }
+            }
+        }
+        let failure = shared.failure().map_or(StoreError::Closing, StoreError::Failed);
+        shared.end(&failure);
+    }
+
+    /// One batch and one step of cleaning.
+    pub(crate) fn round(&mut self, shared: &Shared) -> Round {
+        let batch = match self.held.take() {
+            Some(batch) => Some(batch),
+            None => {
+                let mut core = shared.core();
+                if core.check().is_err() {
+                    drop(core);
+                    return self.failed(shared);
+                }
+                self.look_at_time(&mut core);
+                core.collect()
+            }
+        };
+        let wrote = match batch {
+            Some(batch) => match self.write(shared, batch) {
+                Round::Done => true,
+                round => return round,
+            },
+            None => false,
+        };
+        let cleaned = crate::store::cleaner::clean(shared);
+        shared.progress.send_modify(|progress| progress.rounds += 1);
+        if wrote || cleaned { Round::Done } else { Round::Idle }
+    }
+
+    fn failed(&self, shared: &Shared) -> Round {
+        let detail = shared.failure().unwrap_or_default();
+        shared.end(&StoreError::Failed(detail));
+        Round::Failed
+    }
+
+    fn look_at_time(&mut self, core: &mut Core) {
+        let lanes = core.lose_overdue();
+        core.void_some();
+        if core.now >= self.swept_at.saturating_add(SWEEP_MS) || self.swept_at == 0 {
+            self.swept_at = core.now;
+            core.sweep();
+        }
+        for notify in Shared::work(core, &lanes) {
+            ring(&notify);
+        }
+    }
+
+    fn write(&mut self, shared: &Shared, batch: Batch) -> Round {
+        if let Err(WriteError::Write(error)) = shared.files.write(&batch.writes) {
+            if is_full(&error) {
+                self.held = Some(batch);
+                note_full(shared, true);
+                return Round::NoSpace;
+            }
+            shared.core().poison(format!("a write failed: {error}"));
+            return self.failed(shared);
+        }
+        let before = Instant::now();
+        let syncs = match shared.files.sync(&batch.writes) {
+            Ok(syncs) => syncs,
+            Err(error) => {
+                // What a failed sync left behind is unknown, also to a second one: nothing is acknowledged any more.
+                shared.core().poison(format!("a sync failed: {error}"));
+                return self.failed(shared);
+            }
+        };
+        shared.sync_times.lock().unwrap_or_else(PoisonError::into_inner).record(before.elapsed());
+        note_full(shared, false);
+        let (effects, work) = {
+            let mut core = shared.core();
+            core.counters.syncs += syncs;
+            let effects = core.commit(batch);
+            shared.progress.send_modify(|progress| progress.committed = core.committed);
+            let work = Shared::work(&core, &effects.work);
+            (effects, work)
+        };
+        shared.tell(&effects);
+        work.iter().for_each(|notify| ring(notify));
+        Round::Done
+    }
+}
+
+fn pause(shared: &Shared, time: Duration) {
+    let core = shared.core();
+    let waited = shared.wake.wait_timeout_while(core, time, |_| !shared.is_closing());
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn note_full(shared: &Shared, full: bool) {
+    let mut core = shared.core();
+    if core.batch_held != full {
+        core.batch_held = full;
+        core.judge_health(shared.volume_free.load(std::sync::atomic::Ordering::Relaxed), shared.disk_reserve);
+    }
+}
+
+impl Core {
+    /// Health out of what is known of the volume.
+    pub(crate) fn judge_health(&mut self, free: u64, reserve: u64) {
+        self.volume_low = free < reserve || self.batch_held;
+        if self.check().is_ok() {
+            self.health = if self.volume_low { Health::DiskLow { free, reserve } } else { Health::Serving };
+        }
+    }
+}
