@@ -131,7 +131,7 @@ impl Extents {
         self.total
     }
     pub(crate) fn free(&self) -> u64 {
-        self.free.min((self.most + self.free).saturating_sub(self.total))
+        self.free.min(self.most.saturating_add(self.free).saturating_sub(self.total))
     }
     pub(crate) fn quarantined(&self) -> u64 {
         self.quarantined
