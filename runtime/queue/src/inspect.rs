@@ -4,11 +4,23 @@
 //! 2. Memory is bounded as it is for the store itself; content is read and written on one item at a time.
 //! 3. The folder is locked meanwhile ([`crate::disk::RealDisk::open_existing`]), so that no server writes into it.
 
+mod export;
+mod look;
+mod verify;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use crate::clock::MachineClock;
+use crate::core::Core;
+use crate::core::recover::Source;
 use crate::disk::Disk;
+use crate::format::{HEAD_BYTES, VERSION, file_name};
+use crate::inspect::export::Export;
+use crate::inspect::look::Look;
+use crate::inspect::verify::Proof;
 use crate::status::LaneName;
+use crate::store::{Store, StoreOptions};
 
 /// Why a folder cannot be looked into.
 #[derive(Debug, thiserror::Error)]
@@ -115,23 +127,91 @@ pub struct Exported {
 }
 
 /// Lanes and extents.
-pub fn inspect(_disk: &dyn Disk) -> Result<Inspection, InspectError> {
-    unimplemented!()
+pub fn inspect(disk: &dyn Disk) -> Result<Inspection, InspectError> {
+    let look = Look::open(disk)?;
+    let core = look.recover();
+    let open = |lane: &crate::core::lane::Lane| {
+        u64::from(lane.items.open.is_some()) + u64::from(lane.journal.open.is_some()) + u64::from(lane.kept.open.is_some())
+    };
+    let extents_open = core.lanes.iter().map(open).sum();
+    let mut lanes: Vec<InspectedLane> = core.lanes.iter().map(inspected).collect();
+    lanes.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut remarks = look.remarks.clone();
+    remarks.extend(core.recovered.remarks.iter().cloned());
+    Ok(Inspection {
+        version: VERSION,
+        files: look.files.keys().copied().map(file_name).collect(),
+        file_bytes: look.head.file_bytes,
+        extents_free: core.extents.free(),
+        extents_open,
+        extents_sealed: core.extents.held().saturating_sub(extents_open),
+        quarantined: look.positions().into_iter().filter_map(|position| look.header(position).err()).collect(),
+        missing_files: look.missing.clone(),
+        lanes,
+        remarks,
+    })
+}
+
+fn inspected(lane: &crate::core::lane::Lane) -> InspectedLane {
+    InspectedLane {
+        name: lane.name.clone(),
+        number: lane.number,
+        waiting: lane.waiting(),
+        bytes: lane.bytes,
+        dead: lane.letters.len() as u64,
+        disk: lane.held() * crate::format::EXTENT_BYTES as u64,
+    }
 }
 
 /// Reads every record of every lane and proves every checksum; each fault is reported as it is found.
-pub fn verify(_disk: &dyn Disk, _report: &mut dyn FnMut(Damage)) -> Result<Verified, InspectError> {
-    unimplemented!()
+pub fn verify(disk: &dyn Disk, report: &mut dyn FnMut(Damage)) -> Result<Verified, InspectError> {
+    let look = Look::open(disk)?;
+    let core = look.recover();
+    let mut proof = Proof::new(&look, report);
+    for name in &look.missing {
+        proof.fault(Damage { file: name.clone(), extent: None, offset: None, reason: "it is missing".to_owned() });
+    }
+    for position in look.positions() {
+        if let Err(damage) = look.header(position) {
+            proof.fault(damage);
+        }
+    }
+    for lane in &core.lanes {
+        proof.lane(lane);
+    }
+    Ok(proof.verified)
 }
 
 /// Writes every item that has not ended and every dead letter, a JSON object a line:
 /// `{"job", "queue", "tenant", "state": "queued"|"dead", "attempts", "age_ms", "keys": [hex…], "content": base64}`.
 /// Content that cannot be read is `null`, with `"damaged"` saying why.
-pub fn export(_disk: &dyn Disk, _out: &mut dyn Write) -> Result<Exported, InspectError> {
-    unimplemented!()
+pub fn export(disk: &dyn Disk, out: &mut dyn Write) -> Result<Exported, InspectError> {
+    let look = Look::open(disk)?;
+    let core: Core = look.recover();
+    let mut export = Export { look: &look, core: &core, out, exported: Exported::default() };
+    for lane in 0..core.lanes.len() {
+        export.lane(lane)?;
+    }
+    Ok(export.exported)
 }
 
 /// Ends everything that waits in a lane as `purged`, dead letters too if asked: how many.
-pub fn purge(_disk: Arc<dyn Disk>, _lane: &LaneName, _dead_too: bool) -> Result<u64, InspectError> {
-    unimplemented!()
+pub fn purge(disk: Arc<dyn Disk>, lane: &LaneName, dead_too: bool) -> Result<u64, InspectError> {
+    let look = Look::open(disk.as_ref())?;
+    // As large as it is: nothing is made and nothing given back.
+    let last = look.files.last_key_value().map_or(0, |(number, (_, bytes))| u64::from(*number) * look.head.file_bytes + bytes);
+    let store = |error: crate::store::StoreError| InspectError::Store(error.to_string());
+    let options = StoreOptions { disk, clock: Arc::new(MachineClock::default()), disk_limit: last + HEAD_BYTES as u64, disk_reserve: 0 };
+    drop(look);
+    let open = Store::open(options).map_err(store)?;
+    let known = open.lanes(None).iter().any(|status| status.name == *lane);
+    let ended = if known { wait(open.purge(lane, dead_too))?.map_err(store) } else { Err(InspectError::NoLane(lane.clone())) };
+    open.close();
+    ended
+}
+
+/// On this thread, which has nothing else to do.
+fn wait<T>(future: impl Future<Output = T>) -> Result<T, InspectError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    Ok(runtime.block_on(future))
 }

@@ -77,7 +77,9 @@ impl Store {
     pub async fn release(&self, lease: Lease, pause: Duration, counts: bool) -> Result<(), StoreError> {
         let shared = self.shared();
         shared.durably(|core| core.release(lease.job, lease.token, pause, counts).map(|ticket| ((), ticket))).await?;
-        let work = Shared::work(&shared.core(), &shared.core().lane_of(lease.job).into_iter().collect::<Vec<_>>());
+        let core = shared.core();
+        let work = Shared::work(&core, &core.lane_of(lease.job).into_iter().collect::<Vec<_>>());
+        drop(core);
         work.iter().for_each(|notify: &std::sync::Arc<Notify>| ring(notify));
         Ok(())
     }
