@@ -57,20 +57,105 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         of: SchemaOf,
     },
-    /// Not available yet: comes with the durable queue
-    #[command(hide = true)]
-    Queue(Later),
-    /// Not available yet: comes with isolation between tenants
-    #[command(hide = true)]
-    Control(Later),
+    /// Look into the queue store of a stopped server
+    #[command(subcommand)]
+    Queue(Queue),
+    /// Export or import the operator state of a stopped server
+    #[command(subcommand)]
+    Control(Control),
 }
 
-/// A command of a later version: whatever is asked of it, it says so.
+#[derive(clap::Subcommand)]
+pub(crate) enum Queue {
+    /// Show lanes, what waits in them, and how the files are
+    Inspect {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        #[command(flatten)]
+        lanes: LaneFilter,
+        /// How to print
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Read everything and prove every checksum; exit 1 if there is a fault
+    Verify {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        /// How to print
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Write waiting items and dead letters as JSON lines
+    Export {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        #[command(flatten)]
+        lanes: LaneFilter,
+        /// A new file to write to; standard output without it
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
+    /// End everything that waits in one lane
+    Purge {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        /// Name of the queue
+        #[arg(long)]
+        queue: String,
+        /// Name of the tenant
+        #[arg(long)]
+        tenant: String,
+        /// Its dead letters too
+        #[arg(long)]
+        dead: bool,
+    },
+}
+
+/// Which lanes; all without one.
 #[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Later {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _asked: Vec<String>,
+pub(crate) struct LaneFilter {
+    /// Only lanes of this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Only lanes of this tenant
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+}
+
+impl LaneFilter {
+    pub(crate) fn takes_all(&self) -> bool {
+        self.queue.is_none() && self.tenant.is_none()
+    }
+    pub(crate) fn takes(&self, queue: &str, tenant: &str) -> bool {
+        let fits = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
+        fits(&self.queue, queue) && fits(&self.tenant, tenant)
+    }
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Control {
+    /// Write paused lanes, audit and overrides as JSON lines
+    Export {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        /// Where to write; standard output without it
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
+    /// Put an export in place of what is there
+    Import {
+        /// The server's data_dir
+        #[arg(long)]
+        data: PathBuf,
+        /// What to read; standard input without it
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
 }
 
 #[derive(clap::Args)]

@@ -100,9 +100,3 @@ pub(crate) fn schema(of: SchemaOf) -> anyhow::Result<ExitCode> {
     println!("{}", serde_json::to_string_pretty(&schema)?);
     Ok(ExitCode::SUCCESS)
 }
-
-/// A command of a later version: a usage error that says so.
-pub(crate) fn not_available_yet(command: &str, stage: &str) -> ExitCode {
-    eprintln!("spillgate: `{command}` is not available yet: it comes with {stage}");
-    ExitCode::from(2)
-}

@@ -17,6 +17,7 @@ use spillgate_engine::{Durable, Engine};
 use spillgate_queue::clock::MachineClock;
 use spillgate_queue::disk::RealDisk;
 use spillgate_queue::{LaneName, Store, StoreOptions};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::data_dir::DataDir;
@@ -24,15 +25,17 @@ use crate::data_dir::DataDir;
 /// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// The longest that an operator's request waits for operator state to be read.
+const READING: Duration = Duration::from_secs(5);
+
 /// Owns both.
 pub(crate) struct Keeping {
     engine: Engine,
     folder: DataDir,
     disk_limit: u64,
     disk_reserve: u64,
-    control: OnceLock<Control>,
-    /// Why operator state is not kept at all.
-    no_control: OnceLock<String>,
+    /// Operator state, or why there is none; `None`: it is being read.
+    control: watch::Sender<Option<Result<Control, String>>>,
     /// What the store's start found that strangers may hear of.
     found: OnceLock<Vec<String>>,
     /// Whether the store was opened or tried; held while it is.
@@ -43,9 +46,9 @@ pub(crate) struct Keeping {
 impl Keeping {
     pub(crate) fn new(engine: Engine, folder: DataDir, plan: &Plan) -> Arc<Keeping> {
         let (disk_limit, disk_reserve) = (plan.server.disk_limit, plan.server.disk_reserve);
-        let (control, no_control, found) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (control, found) = (watch::Sender::new(None), OnceLock::new());
         let (begun, stopping) = (Mutex::new(false), AtomicBool::new(false));
-        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, no_control, found, begun, stopping })
+        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, found, begun, stopping })
     }
 
     /// Opens what the plan that runs needs and is not open yet: at the start, and after a reload that may have brought the first
@@ -79,15 +82,12 @@ impl Keeping {
     }
 
     fn open_control(&self) {
-        if self.control.get().is_some() || self.no_control.get().is_some() {
+        if self.control.borrow().is_some() {
             return;
         }
         let options = ControlOptions { folder: self.folder.control(), share: share_of(self.disk_limit) };
-        let opened = match Control::open(&options) {
-            Ok(control) => self.control.set(control).err().map(|_| String::new()),
-            Err(error) => self.no_control.set(error.to_string()).err(),
-        };
-        debug_assert!(opened.is_none(), "opened once, under the lock");
+        let opened = Control::open(&options).map_err(|error| format!("operator state is not kept: {error}"));
+        self.control.send_replace(Some(opened));
         for remark in self.remarks() {
             tracing::warn!(remark, "operator state");
         }
@@ -125,7 +125,7 @@ impl Keeping {
             tracing::warn!(remark, "the store");
         }
         let _found_once = self.found.set(found);
-        for lane in self.control.get().map(Control::paused).unwrap_or_default() {
+        for lane in self.opened_control().map(|control| control.paused()).unwrap_or_default() {
             store.pause(&LaneName { queue: lane.queue.into(), tenant: lane.tenant.into() }, true);
         }
         if self.stopping.load(Ordering::SeqCst) {
@@ -134,15 +134,23 @@ impl Keeping {
         self.engine.attach_store(store);
     }
 
-    /// Operator state, or why there is none.
-    pub(crate) fn control(&self) -> Result<&Control, String> {
-        let not_yet = || self.no_control.get().cloned().unwrap_or_else(|| "operator state is still being read".into());
-        self.control.get().ok_or_else(not_yet)
+    /// Operator state, or why there is none. Waited for: what an operator does in the first moments is kept like anything else.
+    pub(crate) async fn control(&self) -> Result<Control, String> {
+        let mut opened = self.control.subscribe();
+        let control = tokio::time::timeout(READING, opened.wait_for(Option::is_some)).await;
+        let control = control.ok().and_then(Result::ok).and_then(|control| control.clone());
+        control.unwrap_or_else(|| Err("operator state is still being read".into()))
+    }
+    fn opened_control(&self) -> Option<Control> {
+        self.control.borrow().clone()?.ok()
     }
     /// What operators should know of it, a sentence each.
     pub(crate) fn remarks(&self) -> Vec<String> {
-        let never = self.no_control.get().map(|error| format!("operator state is not kept: {error}"));
-        self.control.get().map(Control::remarks).unwrap_or_default().into_iter().chain(never).collect()
+        match &*self.control.borrow() {
+            None => Vec::new(),
+            Some(Ok(control)) => control.remarks(),
+            Some(Err(never)) => vec![never.clone()],
+        }
     }
     /// Why the server is degraded, beyond the store's health; for anybody to read.
     pub(crate) fn reasons(&self) -> Vec<String> {
@@ -160,7 +168,7 @@ impl Keeping {
             if let Durable::Serving(store) = self.engine.store() {
                 store.close();
             }
-            if let Some(control) = self.control.get() {
+            if let Some(control) = self.opened_control() {
                 control.close();
             }
         });

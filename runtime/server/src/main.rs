@@ -8,6 +8,7 @@
 mod call;
 mod cli;
 mod commands;
+mod control_commands;
 mod cursor_key;
 mod data_dir;
 mod demo;
@@ -16,6 +17,7 @@ mod keeping;
 mod last_good;
 mod operations;
 mod private_file;
+mod queue_commands;
 mod reload;
 mod serve;
 mod test_flows;
@@ -48,7 +50,7 @@ fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
         cli::Command::Explain { config, tenant, flow } => commands::explain(&config, &tenant, &flow),
         cli::Command::Call(options) => call::run(&options),
         cli::Command::Schema { of } => commands::schema(of),
-        cli::Command::Queue(_) => Ok(commands::not_available_yet("queue", "the durable queue")),
-        cli::Command::Control(_) => Ok(commands::not_available_yet("control", "isolation between tenants")),
+        cli::Command::Queue(command) => queue_commands::run(&command),
+        cli::Command::Control(command) => control_commands::run(&command),
     }
 }

@@ -29,20 +29,20 @@ impl Operations for Operator {
 
     fn record(&self, change: Change) -> Work<'_, Result<(), String>> {
         Box::pin(async move {
-            let control = self.keeping.control()?;
+            let control = self.keeping.control().await?;
             control.record(as_entry(change)).map_err(|error| error.to_string())?;
             control.kept().await.map_err(|error| error.to_string())
         })
     }
 
     fn audit(&self, after: u64, most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>> {
-        Box::pin(async move { Ok(self.keeping.control()?.audit(after, most).into_iter().map(as_page).collect()) })
+        Box::pin(async move { Ok(self.keeping.control().await?.audit(after, most).into_iter().map(as_page).collect()) })
     }
 
     fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>> {
         let lane = PausedLane { queue: lane.queue.to_string(), tenant: lane.tenant.to_string() };
         Box::pin(async move {
-            let control = self.keeping.control()?;
+            let control = self.keeping.control().await?;
             control.set_paused(&lane, paused).map_err(|error| error.to_string())?;
             control.kept().await.map_err(|error| error.to_string())
         })
