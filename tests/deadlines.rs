@@ -1,11 +1,11 @@
 //! Promise 4: a statement past its deadline, or whose reader left, is gone from the database's own activity view a second
 //! later. Asked of the database itself, never of the client that was let go.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use spillgate_test_support::observer::Observer;
 use spillgate_test_support::postgres;
 use spillgate_test_support::server::{Options, Request, Server};
-use tokio_postgres::NoTls;
 
 const TENANT: &str = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n";
 
@@ -34,42 +34,6 @@ fn serve(mark: &str, writable: bool) -> Server {
     }
     let flows: Vec<(&str, &str)> = flows.iter().map(|(name, text)| (*name, text.as_str())).collect();
     Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server, flows: &flows, environment: &[] })
-}
-
-struct Observer {
-    runtime: tokio::runtime::Runtime,
-    client: tokio_postgres::Client,
-}
-
-impl Observer {
-    fn new() -> Observer {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&postgres::shared().url(), NoTls).await.expect("Postgres answers");
-            tokio::spawn(connection);
-            client
-        });
-        Observer { runtime, client }
-    }
-    fn execute(&self, statement: &str) {
-        self.runtime.block_on(self.client.batch_execute(statement)).expect("the statement runs");
-    }
-    fn count(&self, statement: &str) -> i64 {
-        self.runtime.block_on(self.client.query_one(statement, &[])).expect("a row").get(0)
-    }
-    /// Statements that hold `mark` and run now.
-    fn active(&self, mark: &str) -> i64 {
-        self.count(&format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid() AND query LIKE '%{mark}%'"
-        ))
-    }
-    fn wait_until_active(&self, mark: &str, wanted: bool, within: Duration) {
-        let end = Instant::now() + within;
-        while (self.active(mark) > 0) != wanted {
-            assert!(Instant::now() < end, "the database's own view: active is {} within {within:?}", !wanted);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
 #[test]

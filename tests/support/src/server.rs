@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. A server ends with its [`Server`]: killed by its process id, its folder removed.
 //! 2. Ports are chosen by the system and read from what the server prints, never guessed.
+//! 3. A server that is killed and started again works on the same files; only its ports and its output are new.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,7 @@ pub fn folder(name: &str) -> PathBuf {
 /// A running server.
 pub struct Server {
     child: Child,
+    started: Started,
     /// Its files; `server.toml` and `flows/` are in it.
     pub folder: PathBuf,
     /// `HOST:PORT` of the flows.
@@ -37,6 +39,12 @@ pub struct Server {
     pub admin: String,
     output: Arc<Mutex<String>>,
     log: Arc<Mutex<String>>,
+}
+
+/// How it was started, to do it again.
+struct Started {
+    program: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 /// What to start.
@@ -54,6 +62,11 @@ pub struct Options<'a> {
 impl Server {
     /// Writes the files and starts the binary; returns when it says that it serves.
     pub fn start(options: &Options<'_>) -> Server {
+        Self::start_through(&[], options)
+    }
+
+    /// The same through a program that becomes the one named behind its arguments, such as `nsenter`.
+    pub fn start_through(launcher: &[String], options: &Options<'_>) -> Server {
         let folder = folder("server");
         std::fs::create_dir_all(folder.join("flows")).expect("a folder for the flows");
         // `{folder}` in the server file stands for the test's folder.
@@ -63,28 +76,42 @@ impl Server {
         for (name, text) in options.flows {
             std::fs::write(folder.join("flows").join(name), text).expect("a flow file");
         }
-        Self::start_in(options.binary, folder, options.environment)
+        let program = launcher.iter().cloned().chain([options.binary.to_owned()]).collect();
+        Self::start_program(program, folder, options.environment)
     }
 
     /// Starts the binary on the files in `folder`.
     pub fn start_in(binary: &str, folder: PathBuf, environment: &[(&str, &str)]) -> Server {
-        let mut child = Command::new(binary)
-            .args(["serve", "--config"])
-            .arg(folder.join("server.toml"))
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let output = collect(child.stdout.take().expect("piped"));
-        let log = collect(child.stderr.take().expect("piped"));
-        let mut server = Server { child, folder, flows: String::new(), admin: String::new(), output, log };
-        let line = server.addresses();
-        let mut addresses = line.split("http://").skip(1).map(|rest| rest.split(',').next().unwrap_or(rest).trim().to_owned());
-        server.flows = addresses.next().expect("where flows are");
-        server.admin = addresses.next().expect("where the admin face is");
+        Self::start_program(vec![binary.to_owned()], folder, environment)
+    }
+
+    fn start_program(program: Vec<String>, folder: PathBuf, environment: &[(&str, &str)]) -> Server {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let started = Started { program, environment };
+        let (child, output, log) = started.spawn(&folder);
+        let mut server = Server { child, started, folder, flows: String::new(), admin: String::new(), output, log };
+        server.find_addresses();
         server
+    }
+
+    /// Ends it with SIGKILL: nothing of it runs any more when this returns.
+    pub fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("the process is ours");
+    }
+
+    /// Starts it again on the same files, after its end; returns when it says that it serves.
+    pub fn start_again(&mut self) {
+        let _already_ended = self.child.kill();
+        let _status = self.child.wait();
+        (self.child, self.output, self.log) = self.started.spawn(&self.folder);
+        self.find_addresses();
+    }
+
+    fn find_addresses(&mut self) {
+        let line = self.addresses();
+        let mut addresses = line.split("http://").skip(1).map(|rest| rest.split(',').next().unwrap_or(rest).trim().to_owned());
+        self.flows = addresses.next().expect("where flows are");
+        self.admin = addresses.next().expect("where the admin face is");
     }
 
     /// The line that says where it listens, as soon as it is there.
@@ -166,6 +193,24 @@ impl Server {
     }
 }
 
+impl Started {
+    fn spawn(&self, folder: &Path) -> (Child, Arc<Mutex<String>>, Arc<Mutex<String>>) {
+        let mut child = Command::new(&self.program[0])
+            .args(&self.program[1..])
+            .args(["serve", "--config"])
+            .arg(folder.join("server.toml"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let output = collect(child.stdout.take().expect("piped"));
+        let log = collect(child.stderr.take().expect("piped"));
+        (child, output, log)
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _already_ended = self.child.kill();
@@ -220,16 +265,29 @@ impl Request {
     }
     /// Sends it and leaves the connection open: dropping it is a hang-up.
     pub fn open(&self, address: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        stream.write_all(format!("{}\r\n", self.head).as_bytes()).and_then(|()| stream.write_all(&self.body)).expect("the request is sent");
-        stream
+        self.try_open(address).expect("the server accepts and the request is sent")
     }
     /// Sends it and reads the whole reply.
     pub fn send(&self, address: &str) -> Reply {
         let mut bytes = Vec::new();
         self.open(address).read_to_end(&mut bytes).expect("a reply in time");
         Reply::parse(&bytes)
+    }
+    /// The same of a server that may die in the middle: a reply counts only where all of it came.
+    pub fn try_send(&self, address: &str) -> io::Result<Reply> {
+        let mut bytes = Vec::new();
+        self.try_open(address)?.read_to_end(&mut bytes)?;
+        let head = bytes.windows(4).position(|end| end == b"\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)? + 4;
+        let reply = Reply::parse(&bytes);
+        let whole = reply.header("content-length").and_then(|length| length.parse::<usize>().ok()) == Some(bytes.len() - head);
+        if whole { Ok(reply) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+    fn try_open(&self, address: &str) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
+        stream.write_all(&self.body)?;
+        Ok(stream)
     }
 }
 
