@@ -84,7 +84,9 @@ fn a_reload_that_changes_a_listener_keeps_it_and_says_so() {
 
 #[test]
 fn a_broken_file_stops_a_start_unless_the_last_good_one_is_asked_for() {
-    let server = serve(&[("first.toml", &flow("first", "kept"))]);
+    let mut server = serve(&[("first.toml", &flow("first", "kept"))]);
+    server.signal("TERM");
+    assert!(server.ended().success());
     server.write("flows/first.toml", "nonsense");
     let start = |more: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_spillgate"));
