@@ -3,8 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use spillgate_test_support::server::{Request, Server, folder};
+use spillgate_test_support::server::{PATIENCE, Request, Server, folder};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_spillgate");
 
@@ -155,15 +156,23 @@ fn the_demo_answers_every_call_it_prints() {
     // Everything after the calls is access records; they must not fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
     assert!(calls.len() >= 8, "{calls:?}");
+    let becomes_a_job = |call: &str| call.ends_with("/api/bookings") && !call.contains("Prefer");
     for call in &calls {
         let reply = Command::new("sh").args(["-c", &format!("{call} -w '\\n%{{http_code}}'")]).output().expect("curl runs");
         let reply = text(&reply.stdout);
-        assert!(reply.ends_with("\n200"), "{call}: {reply}");
+        let expected = if becomes_a_job(call) { "\n202" } else { "\n200" };
+        assert!(reply.ends_with(expected), "{call}: {reply}");
     }
-    // A write really wrote: the booking is there, once.
+    assert_eq!(calls.iter().filter(|call| becomes_a_job(call)).count(), 1, "{calls:?}");
+    // A write really wrote, once for all the times it was sent, and the schedule saw it.
     let address = calls[0].split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_owned();
-    let bookings = Request::new("GET", "/api/trips/2002/bookings").key("demo-agent").send(&address);
-    assert_eq!(bookings.json()["row_count"], 1, "{bookings:?}");
+    let get = |target: &str| Request::new("GET", target).key("demo-agent").send(&address).json();
+    assert_eq!(get("/api/trips/2002/bookings")["row_count"], 1);
+    let end = Instant::now() + PATIENCE;
+    while get("/api/trips/2002/events")["row_count"] != 1 {
+        assert!(Instant::now() < end, "a new booking is noted in the history of its trip");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     child.kill().and_then(|()| child.wait().map(drop)).expect("ours to end");
     std::fs::remove_dir_all(&folder).expect("cleaned");
 }

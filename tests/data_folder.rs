@@ -87,6 +87,10 @@ fn without_queues_keys_and_schedules_no_store_is_made() {
     let data = server.folder.join("data");
     assert!(data.join("control").is_dir() && !data.join("store").exists());
     assert_eq!(server.get("", "/readyz").json()["status"], "ok");
+    let for_durable = server.get("", "/readyz?for=durable");
+    assert!(for_durable.status == 503 && for_durable.body.contains("no flow of this server needs a store"), "{for_durable:?}");
+    assert_eq!(server.get("agent-key-1", "/api/jobs/1-1").code(), "unknown_job");
+    assert_eq!(server.admin_get("operator-key-1", "/admin/v1/queues").json()["store"]["state"], "absent");
     assert_eq!(spillgate(&["queue", "inspect"], Path::new("/nonexistent")).status.code(), Some(1));
 }
 
