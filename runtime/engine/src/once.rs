@@ -27,6 +27,7 @@ use spillgate_model::{Code, Datum, Refusal};
 use spillgate_queue::{JobId, Key, Store, Unique};
 
 pub(crate) use direct::run;
+pub(crate) use ending::keep;
 pub(crate) use evidence::{Found, RECORD_LIMITS, look_into, recorded_by};
 pub(crate) use left_over::watch;
 pub(crate) use waiting::Waiting;

@@ -233,7 +233,7 @@ impl Work<'_> {
         let refusal = Refusal::new(Code::Internal, format!("The item cannot be run: {why}."));
         happened::item_dead(&self.inner.telemetry, &self.queue.name, self.tenant, flow, &lease.job().to_string(), "misfit");
         let outcome = Some(problem::body(&refusal, None, id).into());
-        self.finish(lease, JobState::Dead, Ending { outcome, ..Ending::default() }).await
+        self.finish(lease, JobState::Dead, Ending { outcome, ..Ending::default() }, self.queue.result_keep).await
     }
 
     /// It was cut off in its write, and the flow that could tell what became of it is gone.
@@ -242,7 +242,7 @@ impl Work<'_> {
         let refusal = Refusal::new(Code::OutcomeUnknown, detail);
         happened::outcome_unknown(&self.inner.telemetry, &content.tenant, &content.flow, &lease.job().to_string());
         let outcome = Some(problem::body(&refusal, None, &content.id).into());
-        self.finish(lease, JobState::Unknown, Ending { outcome, ..Ending::default() }).await
+        self.finish(lease, JobState::Unknown, Ending { outcome, ..Ending::default() }, self.queue.result_keep).await
     }
 
     async fn end(&self, lease: Lease, call: &Call, state: JobState, ending: Ending) -> After {
@@ -250,13 +250,15 @@ impl Work<'_> {
             let (queue, tenant, flow) = (&self.queue.name, &call.flowfile.tenant, &call.live.plan.flows[call.flow].name);
             happened::item_dead(&self.inner.telemetry, queue, tenant, flow, &lease.job().to_string(), "attempts");
         }
-        self.finish(lease, state, ending).await
+        // As long as its keys are known, so is what became of it.
+        let keep = self.queue.result_keep.max(once::keep(&call.live.plan.flows[call.flow]));
+        self.finish(lease, state, ending, keep).await
     }
 
-    async fn finish(&self, lease: Lease, state: JobState, ending: Ending) -> After {
+    async fn finish(&self, lease: Lease, state: JobState, ending: Ending, keep: Duration) -> After {
         let Ending { outcome, frees_keys, emits, note } = ending;
         let outcome = outcome.filter(|outcome| outcome.len() as u64 <= self.queue.max_result);
-        let end = End { state, outcome, keep: self.queue.result_keep, frees_keys, emits, note };
+        let end = End { state, outcome, keep, frees_keys, emits, note };
         after(self.store.finish(lease, end).await)
     }
 

@@ -85,7 +85,7 @@ pub(super) fn end_of(ending: &Ending, keep: Duration, request: &str) -> End {
 }
 
 /// For how long an end is kept: as long as anything is refused or answered because of it.
-fn keep(flow: &Flow) -> Duration {
+pub(crate) fn keep(flow: &Flow) -> Duration {
     let key = flow.idempotency.as_ref().map(|plan| plan.keep.max(plan.derive_within.unwrap_or_default()));
     let unique = flow.unique.as_ref().map(|plan| plan.within);
     key.max(unique).unwrap_or_default()
