@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use spillgate_engine::Outcome;
 use spillgate_model::Code;
+use spillgate_queue::{JobState, Resolution};
 
 use super::life::{Asked, Ground, Life, booking, state};
 use crate::support::CommitFault;
@@ -81,11 +82,25 @@ fn an_operator_resolves_what_is_unknown() {
     let ground = Ground::new(&[&booking("book", NOTHING)]);
     let life = cut_off(&ground, CommitFault::HangsAfter);
     let job = Life::job_in(&life.refusal(ASKED));
-    let outcome = Some(bytes::Bytes::from_static(br#"{"seen":"by a person"}"#));
-    let resolution = spillgate_queue::Resolution { state: spillgate_queue::JobState::Succeeded, outcome };
     let store = life.store();
-    life.block_on("a resolution", store.resolve(job, resolution)).expect("it was unknown");
-    assert_eq!(life.body(ASKED), r#"{"seen":"by a person"}"#);
+    let said = r#"{"seen":"by a person"}"#;
+    let resolution = Resolution { state: JobState::Succeeded, outcome: Some(said.into()) };
+    life.block_on("a resolution", async move { store.resolve(job, resolution).await }).expect("it was unknown");
+    assert_eq!(life.body(ASKED), said);
+    let next = ground.start_on(life.crash());
+    assert_eq!(next.body(ASKED), said, "promise 2: what was acknowledged survives");
+    assert_eq!(ground.booked(), 1);
+}
+
+#[test]
+fn what_an_operator_says_has_failed_may_be_done_again() {
+    let ground = Ground::new(&[&booking("book", NOTHING)]);
+    let life = cut_off(&ground, CommitFault::HangsBefore);
+    let job = Life::job_in(&life.refusal(ASKED));
+    let store = life.store();
+    let resolution = Resolution { state: JobState::Failed, outcome: None };
+    life.block_on("a resolution", async move { store.resolve(job, resolution).await }).expect("it was unknown");
+    assert!(life.body(ASKED).contains(r#""TRIP":7"#));
     assert_eq!(ground.booked(), 1);
 }
 

@@ -45,8 +45,8 @@ pub(super) fn queued(name: &str, once: &str, cut: &str) -> String {
     booking(name, once).replacen("[[step]]", &format!("[[step]]\nqueue = \"jobs\"\n{cut}\n[[step]]"), 1)
 }
 
-/// A queue whose items have two attempts.
-const QUEUE: &str = "\n[queue.jobs]\nworkers = 2\nattempts = 2\nlease = \"5s\"\n";
+/// A queue whose items have two attempts, and a tenant that may have one item at a time.
+const QUEUE: &str = "\n[queue.jobs]\nworkers = 2\nattempts = 2\nlease = \"5s\"\n[tenant.two.queued]\nitems = 1\n";
 
 /// Files and tables that outlive crashes.
 pub(super) struct Ground {

@@ -88,3 +88,23 @@ fn a_panic_before_the_commit_frees_the_key() {
     assert!(matches!(life.run(asked), Outcome::Rows { .. }));
     assert_eq!(ground.booked(), 1);
 }
+
+#[test]
+fn a_key_that_finds_no_room_is_refused_and_its_call_does_not_run() {
+    let ground = Ground::new(&[&booking("book", REQUIRED)]);
+    let life = ground.start();
+    life.faults.writes_wait.store(true, Ordering::SeqCst);
+    let asked = Asked::new("book", SEVEN).tenant("two");
+    let first = life.send(asked.key("k-1"));
+    life.until("the write is at the database", || life.faults.writes_waiting.load(Ordering::SeqCst) == 1);
+    let full = life.refusal(asked.key("k-2"));
+    assert_eq!((full.code, full.status()), (Code::QueueFull, 429));
+    assert_eq!(full.policy.map(|policy| (policy.name, policy.limit)), Some(("tenant.queued.items", 1)));
+    // What repeats needs no room.
+    let repeat = life.send(asked.key("k-1"));
+    life.faults.writes_wait.store(false, Ordering::SeqCst);
+    life.faults.writes_go.notify_one();
+    assert_eq!(body(&life.wait(first)), body(&life.wait(repeat)));
+    assert_eq!(ground.booked(), 1);
+    assert!(matches!(life.run(asked.key("k-2")), Outcome::Rows { .. }), "its room came back");
+}
