@@ -46,7 +46,7 @@ queue = "second"
 [[step]]
 name = "stock"
 database = "main"
-sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = 1"
+sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = 1 AND :id > 0"
 max_affected = 1
 "#;
 

@@ -8,7 +8,9 @@ use super::rig::{BOOK, Ground, LOOK, QUEUE};
 fn an_item_that_no_longer_fits_is_a_dead_letter_that_says_why() {
     let typed = BOOK.replace("type = \"integer\"", "type = \"decimal\"");
     let bound = BOOK.replace("[input.amount]\ntype = \"integer\"", "[input.amount]\ntype = \"text\"\nfrom = \"tenant.company\"");
-    let more = BOOK.replace("[[step]]\nqueue", "[input.why]\ntype = \"text\"\nrequired = true\n[[step]]\nqueue");
+    let more = BOOK
+        .replace("[[step]]\nqueue", "[input.why]\ntype = \"text\"\nrequired = true\n[[step]]\nqueue")
+        .replace("{'booked'", "{'why': input.why, 'booked'");
     let direct = BOOK.replace("[[step]]\nqueue = \"work\"\n", "");
     let carries = BOOK.replace("[[step]]\nqueue", "[[step]]\nname = \"before\"\nmap = \"{'x': 1}\"\n[[step]]\nqueue");
     let carries = carries.replace("'changed': steps.stock", "'x': steps.before.value.x, 'changed': steps.stock");
