@@ -28,6 +28,7 @@ pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
 /// Durable work at this moment.
 fn report(engine: &Engine, plan: &Plan) -> DurableReport {
     let store = match engine.store() {
+        Durable::Absent => return DurableReport::new(StoreState::Absent, None),
         Durable::Recovering => return DurableReport::new(StoreState::Recovering, None),
         Durable::Failed(_) => return DurableReport::new(StoreState::Failed, None),
         Durable::Serving(store) => store,

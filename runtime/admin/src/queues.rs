@@ -35,6 +35,7 @@ const NOTE_CHARACTERS: usize = 1_000;
 pub(crate) async fn queues(Shared(state): Shared<Arc<State>>) -> Response {
     let live = state.engine.live();
     match state.engine.store() {
+        Durable::Absent => reply::json(&queues::Queues::of(&live.plan, &queues::Known::Absent)),
         Durable::Recovering => reply::json(&queues::Queues::of(&live.plan, &queues::Known::Recovering)),
         Durable::Failed(detail) => reply::json(&queues::Queues::of(&live.plan, &queues::Known::Unusable(&detail))),
         Durable::Serving(store) => {
@@ -325,6 +326,7 @@ fn job_id(text: &str) -> Result<JobId, Refusal> {
 pub(crate) fn store(state: &State) -> Result<Store, Refusal> {
     match state.engine.store() {
         Durable::Serving(store) => Ok(store),
+        Durable::Absent => Err(Refusal::new(Code::UnknownJob, "There is no store: nothing that runs needs one.")),
         Durable::Recovering => Err(Refusal::new(Code::Recovering, "The store is being opened.")),
         Durable::Failed(detail) => Err(Refusal::new(Code::StoreFailed, format!("The store could not be opened: {detail}"))),
     }

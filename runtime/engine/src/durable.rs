@@ -44,6 +44,8 @@ use crate::Live;
 /// How the store behind durable flows is.
 #[derive(Clone, Debug)]
 pub enum Durable {
+    /// There is none, and no plan so far needs one.
+    Absent,
     /// It is being opened.
     Recovering,
     /// It would not open; what was said.

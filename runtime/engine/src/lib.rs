@@ -166,6 +166,10 @@ impl Engine {
     pub fn store_failed(&self, detail: String) {
         self.inner.durability.failed(detail);
     }
+    /// Whether there is no store because nothing needs one. `false`: one is being opened.
+    pub fn store_absent(&self, absent: bool) {
+        self.inner.durability.set_absent(absent);
+    }
     /// How the store is.
     pub fn store(&self) -> Durable {
         self.inner.durability.state()
@@ -188,11 +192,11 @@ impl Engine {
     }
     /// A job of this tenant. `unknown_job`: there is none, or it is another's; `result_gone`: not even its state is kept.
     pub async fn job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
-        durable::job(self.inner.durability.store()?, live, tenant, id).await
+        durable::job(self.inner.durability.of_jobs()?, live, tenant, id).await
     }
     /// Ends a job that waits as `cancelled`. One that runs or has ended stays as it is: the view says so.
     pub async fn cancel_job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
-        durable::cancel_job(self.inner.durability.store()?, live, tenant, id).await
+        durable::cancel_job(self.inner.durability.of_jobs()?, live, tenant, id).await
     }
     /// Lanes that have work and are held back by something the store does not know of: a database, a full target, memory.
     pub fn held_lanes(&self) -> Vec<HeldLane> {

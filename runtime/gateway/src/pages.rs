@@ -101,6 +101,7 @@ fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
 /// Why the store takes no work; nothing that only operators may read.
 fn store_reason(store: &Durable) -> Option<String> {
     let health = match store {
+        Durable::Absent => return Some("no flow of this server needs a store".to_owned()),
         Durable::Recovering => return Some("the store of durable work is being opened".to_owned()),
         Durable::Failed(_) => return Some("the store of durable work could not be opened".to_owned()),
         Durable::Serving(store) => store.health(),

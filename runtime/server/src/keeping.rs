@@ -67,6 +67,7 @@ impl Keeping {
         // Without queues, keys and schedules nothing is ever put into a store, so none is made and no disk is taken. One that is
         // there is opened all the same: its items can be seen, and its jobs asked for.
         let wanted = needs_store(&self.engine.live().plan) || self.folder.store().is_dir();
+        self.engine.store_absent(!wanted);
         if *begun || !wanted || self.stopping.load(Ordering::SeqCst) {
             return;
         }

@@ -139,6 +139,7 @@ impl DurableMetrics {
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreState {
+    Absent,
     Recovering,
     Serving,
     DiskLow,
@@ -147,10 +148,12 @@ pub enum StoreState {
 
 impl StoreState {
     /// Every one.
-    pub const ALL: [StoreState; 4] = [StoreState::Recovering, StoreState::Serving, StoreState::DiskLow, StoreState::Failed];
+    pub const ALL: [StoreState; 5] =
+        [StoreState::Absent, StoreState::Recovering, StoreState::Serving, StoreState::DiskLow, StoreState::Failed];
     /// The label.
     pub fn name(self) -> &'static str {
         match self {
+            StoreState::Absent => "absent",
             StoreState::Recovering => "recovering",
             StoreState::Serving => "serving",
             StoreState::DiskLow => "disk_low",

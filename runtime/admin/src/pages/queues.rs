@@ -24,6 +24,8 @@ pub(crate) struct Queues<'a> {
 
 /// What is known of the store.
 pub(crate) enum Known<'a> {
+    /// Nothing needs one.
+    Absent,
     Recovering,
     /// It could not be opened.
     Unusable(&'a str),
@@ -181,6 +183,7 @@ impl<'a> Queues<'a> {
 impl<'a> StorePage<'a> {
     fn of(plan: &Plan, known: &Known<'a>) -> Self {
         let (state, detail, numbers) = match known {
+            Known::Absent => ("absent", None, None),
             Known::Recovering => ("recovering", None, None),
             Known::Unusable(detail) => ("failed", Some(*detail), None),
             Known::Open(status, _) => {

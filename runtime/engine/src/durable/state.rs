@@ -1,6 +1,7 @@
 //! What an engine holds of durable work: its store, the tasks that serve queues, and what they wait for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spillgate_model::{Code, Refusal};
@@ -22,6 +23,8 @@ use crate::reload::Inner;
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
     opened: OnceLock<Result<Store, String>>,
+    /// There is none to open, as long as no plan needs one.
+    absent: AtomicBool,
     /// Another plan runs.
     pub(super) reloaded: Arc<Notify>,
     /// A database that could not be reached answers again.
@@ -53,9 +56,21 @@ impl Durability {
     }
     pub(crate) fn state(&self) -> Durable {
         match self.opened.get() {
+            None if self.absent.load(Ordering::Relaxed) => Durable::Absent,
             None => Durable::Recovering,
             Some(Ok(store)) => Durable::Serving(store.clone()),
             Some(Err(detail)) => Durable::Failed(detail.clone()),
+        }
+    }
+    /// There is none to open, or (a reload) there will be.
+    pub(crate) fn set_absent(&self, absent: bool) {
+        self.absent.store(absent, Ordering::Relaxed);
+    }
+    /// Where jobs are looked for: without a store there never was one.
+    pub(crate) fn of_jobs(&self) -> Result<&Store, Refusal> {
+        match self.state() {
+            Durable::Absent => Err(Refusal::new(Code::UnknownJob, "There is no such job.")),
+            _ => self.store(),
         }
     }
     /// The store, or why there is none.
