@@ -14,6 +14,7 @@
 pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod clean;
+pub(crate) mod decide;
 pub(crate) mod emit;
 pub(crate) mod end;
 pub(crate) mod extents;
@@ -27,6 +28,7 @@ pub(crate) mod lookup;
 pub(crate) mod purge;
 pub(crate) mod recover;
 pub(crate) mod room;
+pub(crate) mod shed;
 pub(crate) mod stream;
 pub(crate) mod take;
 pub(crate) mod work;
@@ -143,6 +145,9 @@ pub(crate) struct Core {
     voids: Vec<(usize, u64)>,
     /// Rooms that were refused since cleaning last looked.
     pub(crate) room_wanted: bool,
+    agenda: clean::Agenda,
+    /// Lanes for which a command waits.
+    wanting: Vec<usize>,
 }
 
 impl Core {
@@ -174,6 +179,8 @@ impl Core {
             leases: std::collections::BTreeSet::new(),
             voids: Vec::new(),
             room_wanted: false,
+            agenda: clean::Agenda::default(),
+            wanting: Vec::new(),
         }
     }
 

@@ -75,6 +75,8 @@ pub struct Room {
     pub(crate) items: u64,
     pub(crate) bytes: u64,
     pub(crate) limits: QueueLimits,
+    /// Older items make way, where limits are passed.
+    pub(crate) shed_oldest: bool,
 }
 
 impl Room {

@@ -5,6 +5,7 @@
 mod admin;
 mod appending;
 mod cleaner;
+mod deciding;
 mod files;
 mod shared;
 pub mod testing;
@@ -161,7 +162,15 @@ impl Store {
             shared.wake_writer();
         }
         let index = reserved?;
-        Ok(Room { store: self.clone(), index, lane: lane.clone(), items: need.items, bytes: need.bytes, limits: *limits })
+        Ok(Room {
+            store: self.clone(),
+            index,
+            lane: lane.clone(),
+            items: need.items,
+            bytes: need.bytes,
+            limits: *limits,
+            shed_oldest: need.shed_oldest,
+        })
     }
 
     /// The job that a key stands for, and whether the input is the same: known before any room is asked for.

@@ -33,6 +33,8 @@ pub(crate) struct How {
     pub(crate) lease: Duration,
     /// Where they come from: they stay hidden until that is true.
     pub(crate) origin: Option<ItemOrigin>,
+    /// Keys that this one holds go over to the item.
+    pub(crate) from: Option<Holder>,
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
@@ -65,7 +67,7 @@ impl Core {
         let before = promise(*room.0, *room.1);
         let mut outcomes = Vec::with_capacity(items.len());
         for item in items {
-            let held = self.holder(&item);
+            let held = self.holder(&item, how.from);
             outcomes.push(match held {
                 Some(held) => held,
                 None => {
@@ -83,18 +85,21 @@ impl Core {
         of.promised.journal -= before.journal - after.journal;
         of.pending.work = true;
         self.settle(how.lane);
-        // A repeat is told only when the first call's item is durable, at the latest with this batch.
-        Ok((outcomes, self.gathering.number))
+        // A repeat is told only when the first call's item is durable: at the latest with this batch, or, where there is nothing to
+        // write now, with the one before.
+        let number = self.gathering.number;
+        Ok((outcomes, if self.has_batch() { number } else { number - 1 }))
     }
 
     /// Who holds a key of the item already.
-    fn holder(&self, item: &NewItem) -> Option<Outcome> {
-        let held = item.keys.iter().find_map(|key| self.keys.find(&key.hash, &key.input, self.now));
+    fn holder(&self, item: &NewItem, from: Option<Holder>) -> Option<Outcome> {
+        let held = item.keys.iter().filter_map(|key| self.keys.find(&key.hash, &key.input, self.now));
+        let held = held.into_iter().find(|(by, _)| Some(*by) != from);
         if let Some((by, same_input)) = held {
             return Some(Outcome::Held { by, same_input });
         }
         let taken = item.unique.and_then(|unique| self.uniques.find(&unique.hash, &[0; 16], self.now));
-        taken.map(|(by, _)| Outcome::Taken { by })
+        taken.filter(|(by, _)| Some(*by) != from).map(|(by, _)| Outcome::Taken { by })
     }
 
     fn append_one(&mut self, how: How, item: NewItem) -> Outcome {

@@ -143,13 +143,12 @@ impl Core {
         while let Some(extent) = lane.items.pop() {
             freed.push(extent.position);
         }
-        while lane
-            .kept
-            .extents
-            .front()
-            .is_some_and(|front| front.live == 0 && lane.kept.open.as_ref().is_none_or(|open| open.serial != front.serial))
-        {
-            freed.extend(lane.kept.extents.pop_front().map(|extent| extent.position));
+        while let Some(extent) = lane.kept.pop() {
+            freed.push(extent.position);
+        }
+        let committed = self.committed;
+        while lane.journal.extents.front().is_some_and(|front| front.moved.is_some_and(|with| with <= committed)) {
+            freed.extend(lane.journal.pop().map(|extent| extent.position));
         }
         self.say_free(index, freed);
     }

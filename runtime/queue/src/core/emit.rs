@@ -27,7 +27,7 @@ impl Core {
         emitted: &mut Vec<(usize, u64)>,
     ) -> Result<Ticket, StoreError> {
         let (lane, count, bytes) = room;
-        let how = How { lane, lease: Duration::ZERO, origin: Some(origin) };
+        let how = How { lane, lease: Duration::ZERO, origin: Some(origin), from: None };
         let items = items.into_iter().map(|item| NewItem { claimed: false, ..item }).collect();
         let (outcomes, ticket) = self.append(how, (count, bytes), item_bytes, items)?;
         emitted.extend(outcomes.iter().filter_map(|outcome| match outcome {

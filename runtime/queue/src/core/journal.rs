@@ -86,6 +86,9 @@ impl Entry {
     pub(crate) fn is_job(&self) -> bool {
         self.bits >> 4 & 3 == Sort::Job as u16
     }
+    fn has_key_or_lives(&self) -> bool {
+        self.is_keyed() || !self.is_job() || !self.state().is_end()
+    }
     fn is(&self, sort: Sort, name: u64) -> bool {
         self.name() == name && self.bits >> 4 & 3 == sort as u16
     }
@@ -108,7 +111,7 @@ impl Entry {
     pub(crate) fn is_past(&self, now: u64) -> bool {
         u64::from(self.until) * 1000 <= now
     }
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.bits >> 10 & 31) * 8
     }
 }
@@ -125,6 +128,10 @@ pub(crate) struct JournalExtent {
     pub(crate) live: u64,
     /// Bytes of outcomes of live records.
     pub(crate) outcomes: u64,
+    /// Of `live`, what must outlive it, and what of that has no key: when last counted.
+    pub(crate) needed: (u64, u64),
+    /// The batch with which all that was needed of it stands elsewhere.
+    pub(crate) moved: Option<u64>,
     /// Length of each outcome that begins in it.
     long: Vec<(u64, u64)>,
     lowest: u64,
@@ -140,6 +147,8 @@ impl JournalExtent {
             sealed: false,
             live: 0,
             outcomes: 0,
+            needed: (0, 0),
+            moved: None,
             long: Vec::new(),
             lowest: u64::MAX,
             highest: 0,
@@ -150,6 +159,8 @@ impl JournalExtent {
         self.lowest = self.lowest.min(entry.name());
         self.highest = self.highest.max(entry.name());
         self.live += entry.bytes();
+        self.needed.0 += entry.bytes();
+        self.needed.1 += if entry.has_key_or_lives() { 0 } else { entry.bytes() };
         if let Some(bytes) = new.outcome {
             self.outcomes += bytes;
             self.long.push((entry.name(), bytes));
@@ -164,6 +175,9 @@ impl JournalExtent {
     }
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+    pub(crate) fn longest_outcome(&self) -> u64 {
+        self.long.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0)
     }
     /// Length of the outcome that the newest record of a job in it has.
     pub(crate) fn outcome_bytes(&self, name: u64) -> u64 {
@@ -185,7 +199,9 @@ impl JournalExtent {
         let entry = &mut self.entries[index];
         entry.bits |= DEAD;
         let (name, bytes, long) = (entry.name(), entry.bytes(), entry.has_outcome());
+        let keyless = if entry.has_key_or_lives() { 0 } else { bytes };
         self.live -= bytes;
+        self.needed = (self.needed.0.saturating_sub(bytes), self.needed.1.saturating_sub(keyless));
         let outcome = if long { self.long.iter().rfind(|(of, _)| *of == name).map_or(0, |(_, bytes)| *bytes) } else { 0 };
         self.outcomes = self.outcomes.saturating_sub(outcome);
         (bytes, outcome)
@@ -235,6 +251,10 @@ impl Journal {
         self.live -= extent.live;
         self.outcomes = self.outcomes.saturating_sub(extent.outcomes);
         Some(extent)
+    }
+    /// Index of the extent with this serial.
+    pub(crate) fn at(&self, serial: u64) -> Option<usize> {
+        self.extents.binary_search_by_key(&serial, |extent| extent.serial).ok()
     }
     pub(crate) fn room(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.tail.room())

@@ -92,6 +92,14 @@ impl Keys {
             self.count += 1;
         }
     }
+    /// At a start, when jobs are found in no order: holds a key unless another job holds it longer. It was freed or had run out before
+    /// that one could have it.
+    pub(crate) fn hold_longest(&mut self, hash: Hash, input: &Hash, holder: Holder, until: Option<u64>) {
+        let held = self.parts[part_of(&hash)].get(&hash);
+        if held.is_none_or(|held| held.until < until.map_or(UNTIL_THE_END, seconds)) {
+            self.hold(hash, input, holder, until);
+        }
+    }
     /// Frees a key, if that job holds it.
     pub(crate) fn free(&mut self, hash: &Hash, holder: Holder) {
         let part = &mut self.parts[part_of(hash)];
@@ -140,6 +148,8 @@ mod tests {
         assert_eq!(keys.find(&[3; 16], &[1; 16], 5_000), Some((first, true)));
         keys.hold([3; 16], &[1; 16], first, Some(6_000));
         assert_eq!((keys.len(), keys.find(&[3; 16], &[1; 16], 6_000)), (1, None));
+        keys.hold_longest([3; 16], &[1; 16], second, Some(5_000));
+        assert_eq!(keys.find(&[3; 16], &[1; 16], 5_500), Some((first, true)));
         for _ in 0..16 {
             keys.sweep(6_000);
         }

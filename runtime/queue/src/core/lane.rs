@@ -122,15 +122,45 @@ pub(crate) struct Kept {
     pub(crate) extents: VecDeque<KeptExtent>,
     pub(crate) open: Option<Open>,
     pub(crate) next_ordinal: u64,
+    /// Copies that stand on disk, needed or not.
+    on_disk: HashMap<u64, u32>,
 }
 
 impl Kept {
+    /// A copy was written.
+    pub(crate) fn push(&mut self, serial: u64, sequence: u64, offset: u16) {
+        if let Some(at) = self.by_serial(serial) {
+            self.extents[at].items.push((sequence, offset));
+            *self.on_disk.entry(sequence).or_default() += 1;
+        }
+    }
+    /// Takes the first extent off, if nothing in it is needed.
+    pub(crate) fn pop(&mut self) -> Option<KeptExtent> {
+        let front = self.extents.front()?;
+        if front.live > 0 || self.open.as_ref().is_some_and(|open| open.serial == front.serial) {
+            return None;
+        }
+        let front = self.extents.pop_front()?;
+        for (sequence, _) in &front.items {
+            if let Some(copies) = self.on_disk.get_mut(sequence) {
+                *copies -= 1;
+                if *copies == 0 {
+                    self.on_disk.remove(sequence);
+                }
+            }
+        }
+        Some(front)
+    }
     pub(crate) fn by_serial(&self, serial: u64) -> Option<usize> {
         self.extents.binary_search_by_key(&serial, |extent| extent.serial).ok()
     }
     /// Whether any extent holds a copy, needed or not.
     pub(crate) fn holds(&self, sequence: u64) -> bool {
-        self.extents.iter().any(|extent| extent.items.iter().any(|(of, _)| *of == sequence))
+        self.on_disk.contains_key(&sequence)
+    }
+    /// Whether any copy is of a job for which that holds.
+    pub(crate) fn holds_any(&self, is: impl Fn(u64) -> bool) -> bool {
+        self.on_disk.keys().any(|sequence| is(*sequence))
     }
     pub(crate) fn room(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.tail.room())
@@ -198,6 +228,8 @@ pub(crate) struct Lane {
     pub(crate) orders: HashMap<u64, BTreeSet<u64>>,
     /// Jobs in `jobs` whose traits are not known yet.
     pub(crate) unread: BTreeSet<u64>,
+    /// Letters that are being replayed.
+    pub(crate) replaying: BTreeSet<u64>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) notes: HashMap<Hash, Note>,
     pub(crate) next_number: u64,
@@ -227,6 +259,8 @@ pub(crate) struct Lane {
     pub(crate) waits_since: u64,
     /// Records that were held up because its journal was full.
     pub(crate) wants_cleaning: bool,
+    /// When a pass over its journal was last begun to make room for others.
+    pub(crate) passed_at: u64,
     pub(crate) appended: u64,
     pub(crate) ended: [u64; JobState::ALL.len()],
 }
@@ -248,6 +282,7 @@ impl Lane {
             ending: BTreeMap::new(),
             orders: HashMap::new(),
             unread: BTreeSet::new(),
+            replaying: BTreeSet::new(),
             purges: Vec::new(),
             notes: HashMap::new(),
             next_number: 1,
@@ -268,6 +303,7 @@ impl Lane {
             waits: Waits::Empty,
             waits_since: now,
             wants_cleaning: false,
+            passed_at: 0,
             appended: 0,
             ended: Default::default(),
         }
@@ -279,9 +315,13 @@ impl Lane {
     }
     /// Extents that its journal may have, whatever else happens in the store.
     pub(crate) fn journal_promise(&self) -> u64 {
+        self.journal_promise_for(self.journal.live)
+    }
+    /// As if so many bytes lived in it.
+    pub(crate) fn journal_promise_for(&self, live: u64) -> u64 {
         let bodies: u64 =
             self.purges.iter().map(|purge| purge.bytes).chain(self.notes.values().map(|note| note.content.len() as u64)).sum();
-        let bytes = self.journal.live + self.reserved + self.promised.journal + bodies;
+        let bytes = live + self.reserved + self.promised.journal + bodies;
         if bytes == 0 && self.journal.extents.is_empty() {
             return 0;
         }

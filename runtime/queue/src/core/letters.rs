@@ -34,8 +34,7 @@ impl Core {
         if self.may_write(lane, Stream::Journal, draft.disk_bytes() as u64 + 1024, Purpose::Record) {
             return Ok(());
         }
-        self.lanes[lane].wants_cleaning = true;
-        Err(Refused::Later)
+        Err(self.later(lane))
     }
 
     /// Keeps a note in place of an older one of that name.

@@ -88,7 +88,10 @@ impl Core {
             (WhichLimit::TenantBytes, limits.tenant_bytes, tenant.bytes, need.bytes, u64::MAX),
         ];
         for (which, limit, used, more, own) in checks {
-            if used.saturating_add(more) > limit {
+            let beyond = used.saturating_add(more).saturating_sub(limit);
+            let is_bytes = matches!(which, WhichLimit::QueueBytes | WhichLimit::TenantBytes);
+            let (items, bytes) = if is_bytes { (0, beyond) } else { (beyond, 0) };
+            if beyond > 0 && !(need.shed_oldest && self.could_shed(lane, items, bytes)) {
                 // An equal share of the lanes that have something is nobody else's fault.
                 return Err(Full { which, limit, used, own_share: own >= limit / lanes });
             }

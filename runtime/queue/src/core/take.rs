@@ -96,7 +96,7 @@ impl Core {
         (of.letters.len() as u64 >= most.max(1)).then_some(Waits::DeadLetters)
     }
 
-    fn plan_unread(&self, lane: usize) -> Option<Plan> {
+    pub(crate) fn plan_unread(&self, lane: usize) -> Option<Plan> {
         let sequence = self.lanes[lane].unread.first()?;
         self.plan_job(lane, *sequence)
     }

@@ -176,8 +176,7 @@ impl Core {
             draft = Draft::journal(&JournalRecord::Job(job.clone()));
         }
         if !self.may_write(lane, Stream::Journal, draft.disk_bytes() as u64, purpose) {
-            self.lanes[lane].wants_cleaning = true;
-            return Err(Refused::Later);
+            return Err(self.later(lane));
         }
         self.lanes[lane].journal.kill(Sort::Job, job.sequence);
         let placed = self.write(lane, Stream::Journal, &draft, (0, 0));
@@ -216,8 +215,7 @@ impl Core {
     ) -> Result<u64, Refused> {
         let draft = Draft::journal(record);
         if !self.may_write(lane, Stream::Journal, draft.disk_bytes() as u64, purpose) {
-            self.lanes[lane].wants_cleaning = true;
-            return Err(Refused::Later);
+            return Err(self.later(lane));
         }
         let placed = self.write(lane, Stream::Journal, &draft, (0, 0));
         let sort = match record {
@@ -240,6 +238,13 @@ impl Core {
         };
         self.lanes[lane].journal.push(placed.serial, &entry);
         Ok(draft.bytes() as u64)
+    }
+
+    /// The lane's journal must be cleaned first.
+    pub(crate) fn later(&mut self, lane: usize) -> Refused {
+        self.lanes[lane].wants_cleaning = true;
+        self.wanting.push(lane);
+        Refused::Later
     }
 
     /// The lane has something in the batch that is being gathered.

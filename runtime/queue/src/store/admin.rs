@@ -10,9 +10,8 @@ use crate::core::find::outcome;
 use crate::core::lane::Lane;
 use crate::format::EXTENT_BYTES;
 use crate::item::Hash;
-use crate::job::{Job, JobId, Resolution};
-use crate::limits::Room;
-use crate::status::{DeadLetter, LaneName, LaneStatus, StoreStatus};
+use crate::job::{Job, JobId};
+use crate::status::{LaneName, LaneStatus, StoreStatus};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -60,15 +59,6 @@ impl Store {
         }
     }
 
-    /// Ends a waiting job as `cancelled`; a running or ended one is `WrongState`.
-    pub async fn cancel(&self, _id: JobId) -> Result<(), StoreError> {
-        todo!()
-    }
-    /// Ends an `unknown` job as an operator decided.
-    pub async fn resolve(&self, _id: JobId, _resolution: Resolution) -> Result<(), StoreError> {
-        todo!()
-    }
-
     /// Stops or resumes dispatch of a lane. Kept in memory only: whoever asks keeps it across restarts.
     pub fn pause(&self, lane: &LaneName, paused: bool) {
         {
@@ -79,18 +69,6 @@ impl Store {
         if !paused {
             self.ring(&lane.queue);
         }
-    }
-    /// Ends everything that waits in a lane as `purged`, at once whatever its size: how many. Dead letters too if asked.
-    pub async fn purge(&self, _lane: &LaneName, _dead_too: bool) -> Result<u64, StoreError> {
-        todo!()
-    }
-    /// Dead letters of a lane after `after`, oldest first.
-    pub async fn dead(&self, _lane: &LaneName, _after: Option<JobId>, _most: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        todo!()
-    }
-    /// Appends a dead letter's content as a new item in `room` and forgets the letter: the new job.
-    pub async fn replay(&self, _letter: JobId, _room: Room) -> Result<JobId, StoreError> {
-        todo!()
     }
     /// How many dead letters each lane of a queue may hold: a lane that has as many is not served.
     pub fn set_dead_letters(&self, queue: &str, most: u64, keep: Duration) {

@@ -5,11 +5,15 @@ use std::time::Duration;
 use crate::core::append::{How, Outcome};
 use crate::item::{Appended, Appending, Lease};
 use crate::job::JobId;
+use crate::limits::{Full, Room, WhichLimit};
 use crate::store::shared::STAGED_KIB;
 use crate::store::{Store, StoreError};
 
 /// Lease of an item that its caller works on from the start, until it is renewed.
 const CLAIM: Duration = Duration::from_secs(60);
+
+/// Jobs that are shed before looking again.
+const SHED_AT_ONCE: usize = 64;
 
 impl Store {
     /// Appends items to the room's lane, in order, all in one batch; answers when they are durable. What it appended stays
@@ -21,10 +25,11 @@ impl Store {
         let kib = u32::try_from(kib).unwrap_or(u32::MAX).min(STAGED_KIB);
         let staged = shared.staged.acquire_many(kib).await.map_err(|_| StoreError::Closing)?;
         shared.open()?;
+        self.shed(&room).await?;
         let (lane, item_bytes) = (room.index, room.limits.item_bytes);
         let (outcomes, ticket, number) = {
             let mut core = shared.core();
-            let how = How { lane, lease: CLAIM, origin: None };
+            let how = How { lane, lease: CLAIM, origin: None, from: None };
             let (outcomes, ticket) = core.append(how, (&mut room.items, &mut room.bytes), item_bytes, items)?;
             (outcomes, ticket, core.lanes[lane].number)
         };
@@ -46,6 +51,41 @@ impl Store {
             }
         });
         Ok(appended.collect())
+    }
+
+    /// Ends the lane's oldest waiting jobs as far as the room goes beyond a limit.
+    async fn shed(&self, room: &Room) -> Result<(), StoreError> {
+        let shared = self.shared();
+        loop {
+            let oldest = {
+                let core = shared.core();
+                let beyond = core.beyond(room.index, &room.limits);
+                if !room.shed_oldest || beyond == (0, 0) {
+                    return Ok(());
+                }
+                core.oldest_waiting(room.index, usize::try_from(beyond.0).unwrap_or(SHED_AT_ONCE).clamp(1, SHED_AT_ONCE))
+            };
+            if oldest.is_empty() {
+                // Workers were faster: what was waiting is at work now.
+                return Err(StoreError::Full(Full {
+                    which: WhichLimit::QueueItems,
+                    limit: room.limits.queue_items,
+                    used: 0,
+                    own_share: true,
+                }));
+            }
+            let mut shed = 0;
+            for id in oldest {
+                let Ok(item) = self.waiting_item(id).await else { continue };
+                match shared.commanded(|core| core.shed(id, &item)).await {
+                    Ok(_) | Err(StoreError::WrongState(_) | StoreError::NotFound) => shed += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            if shed == 0 {
+                return Err(StoreError::Damaged);
+            }
+        }
     }
 
     fn claimed(&self, number: u64, outcome: &Outcome) -> Option<Lease> {

@@ -149,11 +149,13 @@ impl Core {
             return;
         }
         let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence };
+        // What may never have been gives way to what was.
+        let until_the_end = item.origin.map(|_| u64::MAX);
         for key in &item.keys {
-            self.keys.hold(key.hash, &key.input, holder, None);
+            self.keys.hold_longest(key.hash, &key.input, holder, until_the_end);
         }
         if let Some((hash, until)) = item.unique {
-            self.uniques.hold(hash, &[0; 16], holder, Some(until));
+            self.uniques.hold_longest(hash, &[0; 16], holder, Some(until));
         }
         self.lanes[lane].begin(bytes, record_bytes(item.keys.len(), item.unique.is_some()));
         let aside = JobEntry {
@@ -195,8 +197,9 @@ impl Core {
             of.extents.push_back(KeptExtent { serial: header.serial, position: header.position, items: Vec::new(), live: 0 });
             of.next_ordinal = header.first + 1;
             of.open = contents.tail.map(|tail| Open::resume(&header, tail));
-            let at = of.extents.len() - 1;
-            of.extents[at].items = items.iter().map(|item| (item.sequence, item.offset)).collect();
+            for item in &items {
+                of.push(header.serial, item.sequence, item.offset);
+            }
             if let Some(sequence) = doubtful
                 && !self.is_whole(source, self.plan_kept(lane, header.serial, sequence), sequence)
             {

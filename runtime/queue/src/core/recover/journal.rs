@@ -206,10 +206,10 @@ impl Core {
         of.next_sequence = of.next_sequence.max(job.sequence.saturating_add(1));
         let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence: job.sequence };
         for key in &job.keys {
-            self.keys.hold(key.hash, &key.input, holder, Some(key.until));
+            self.keys.hold_longest(key.hash, &key.input, holder, Some(key.until));
         }
         if let Some((hash, until)) = job.unique {
-            self.uniques.hold(hash, &[0; 16], holder, Some(until));
+            self.uniques.hold_longest(hash, &[0; 16], holder, Some(until));
         }
         if job.emission != 0 {
             notebook.emissions.insert(JobId { lane: of.number, sequence: job.sequence }, job.emission);
