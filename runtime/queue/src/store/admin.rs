@@ -107,6 +107,12 @@ impl Store {
             recovered: core.recovered.clone(),
         }
     }
+    /// Tenants that have a lane in a queue, and how many items wait in each. Costs little: asked for whenever there may be work.
+    pub fn waiting(&self, queue: &str) -> Vec<(Arc<str>, u64)> {
+        let core = self.shared().core();
+        let lanes = core.queues.get(queue).map(|queue| queue.lanes.iter().map(|index| &core.lanes[*index]));
+        lanes.into_iter().flatten().map(|lane| (lane.name.tenant.clone(), lane.waiting())).collect()
+    }
     /// Lanes in name order, of one queue or of all.
     pub fn lanes(&self, queue: Option<&str>) -> Vec<LaneStatus> {
         let mut core = self.shared().core();
