@@ -125,6 +125,8 @@ async fn a_job_that_waits_can_be_cancelled_and_is_not_executed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_twenty_calls_with_one_key_are_one_execution_and_one_job() {
     let (face, ..) = Face::start_durable().await;
+    // Those that come before the first is durable each ask for room and memory.
+    face.reload_tenant("items = 3\nmax_item = \"2MiB\"", "items = 30\nmax_item = \"16KiB\"");
     let face = std::sync::Arc::new(face);
     let request = order(7, "Idempotency-Key: order-7\r\nPrefer: wait=4\r\n");
     let calls: Vec<_> = (0..20)
@@ -161,7 +163,6 @@ async fn a_key_has_one_meaning_or_none() {
     face.send(&order(9, &long)).await.problem(400, "malformed");
     face.reload_with("order", &crate::support::ORDER.replace("\"optional\"", "\"required\""));
     face.send(&order(9, "")).await.problem(400, "key_required");
-    face.send(&order(9, &long.replace("kk", "k"))).await.problem(400, "malformed");
     assert_eq!(face.notes(9), 0);
     let fits = format!("Idempotency-Key: {}\r\nPrefer: wait=4\r\nSpillgate-Depth: 255\r\n", "k".repeat(255));
     assert_eq!(face.send(&order(9, &fits)).await.status, 200);
