@@ -215,3 +215,19 @@ fn disk_limit_holds_for_store_and_operator_state_together() {
     let bytes: u64 = used.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok()).sum();
     assert!(bytes > 20 << 20 && bytes <= 32 << 20, "allocated ahead, and not more: {used}");
 }
+
+#[test]
+fn a_store_that_nothing_needs_any_more_is_opened_all_the_same() {
+    let mut server = durable();
+    assert_eq!(admin_post(&server, "/admin/v1/queues/notes/lanes/agent/pause").status, 200);
+    let job = server.post("agent-key-1", "/api/later", "{\"words\":\"a\"}");
+    let href = job.json()["job"]["href"].as_str().expect("a path").to_owned();
+    server.signal("TERM");
+    assert!(server.ended().success(), "{}", server.log());
+    let config = std::fs::read_to_string(server.folder.join("server.toml")).expect("the server file");
+    server.write("server.toml", &config.replace(QUEUE, ""));
+    std::fs::remove_file(server.folder.join("flows/later.toml")).expect("the flow goes");
+    let server = again(&server);
+    ready(&server);
+    assert_eq!(server.get("agent-key-1", &href).json()["job"]["state"], "queued");
+}

@@ -110,6 +110,14 @@ impl Shared {
         Turn { keys, changes, seal: state.records.seal(), closing: state.closing }
     }
 
+    /// Whoever asks from now on is told at once.
+    fn closed(&self) {
+        self.progress.send_modify(|progress| {
+            progress.tried = u64::MAX;
+            progress.trouble.get_or_insert_with(|| "it is closed".into());
+        });
+    }
+
     fn settle(&self, turn: &mut Turn, outcome: Result<(), String>) {
         let tried = turn.seal.generation;
         if outcome.is_err() {
@@ -174,7 +182,7 @@ impl Keeper {
                 }
             }
             if turn.closing {
-                return;
+                return self.shared.closed();
             }
             self.heal();
             self.remark();
