@@ -4,6 +4,7 @@
 //! them. The live plan is looked at for each turn: workers come and go with it, and a queue that left it is no longer served.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use futures_util::FutureExt as _;
 use spillgate_config::plan::QueuePlan;
 use spillgate_queue::{LaneName, Store, Take, TakeFrom, Waits};
 use spillgate_telemetry::happened;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +27,8 @@ use crate::reload::Inner;
 
 /// How long a lane waits after the store did not answer.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// While there are turns to give, lanes are looked at so seldom: each end of an item tells that there may be work.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What a queue's task is told from outside.
 #[derive(Clone)]
@@ -34,41 +39,61 @@ pub(super) struct Signals {
     pub(super) cut_off: CancellationToken,
 }
 
+/// Somebody who is told again and again, also of what happens while he is not listening.
+pub(super) struct Told {
+    by: Arc<Notify>,
+    next: Pin<Box<OwnedNotified>>,
+}
+
+impl Told {
+    pub(super) fn by(notify: Arc<Notify>) -> Self {
+        let mut next = Box::pin(notify.clone().notified_owned());
+        next.as_mut().enable();
+        Told { by: notify, next }
+    }
+    /// Answers when something happened since it answered last.
+    pub(super) async fn again(&mut self) {
+        (&mut self.next).await;
+        self.next.set(self.by.clone().notified_owned());
+        self.next.as_mut().enable();
+    }
+}
+
 /// Serves a queue until it is told to stop, the engine is gone, or the queue has left the plan.
 pub(super) async fn serve(engine: Weak<Inner>, store: Store, queue: Arc<str>, signals: Signals) {
-    let work = store.work(&queue);
-    let mut told = Box::pin(work.clone().notified_owned());
-    told.as_mut().enable();
+    let Some(inner) = engine.upgrade() else { return };
+    let mut told = Told::by(store.work(&queue));
+    let mut reloaded = Told::by(inner.durability.reloaded.clone());
+    let mut answered = Told::by(inner.durability.answered.clone());
+    drop(inner);
     let (mut turns, mut running) = (Turns::default(), JoinSet::new());
-    let mut look = true;
+    let (mut look, mut looked_at) = (true, Instant::now());
+    let mut holds = false;
     loop {
         let Some(inner) = engine.upgrade() else { return };
         let live = inner.live.load_full();
         let Some(plan) = plan_of(&live, &queue) else { break };
-        let mut reloaded = Box::pin(inner.durability.reloaded.clone().notified_owned());
-        let mut answered = Box::pin(inner.durability.answered.clone().notified_owned());
-        reloaded.as_mut().enable();
-        answered.as_mut().enable();
-        if std::mem::take(&mut look) {
-            turns.tell(lanes(&store, &live, &queue));
-        }
         let now = Instant::now();
+        if look && (now >= looked_at + LOOK_AGAIN || !turns.has_ready()) {
+            turns.tell(lanes(&store, &live, &queue));
+            (look, looked_at) = (false, now);
+        }
         while running.len() < plan.workers
             && let Some(turn) = turns.next(plan.workers, now)
         {
             running.spawn(one(inner.clone(), store.clone(), plan.clone(), turn, signals.cut_off.clone()));
         }
-        inner.durability.holding.set(&queue, held(&turns));
-        let wakes = turns.wakes_at();
+        let held = held(&turns);
+        if holds || !held.is_empty() {
+            holds = !held.is_empty();
+            inner.durability.holding.set(&queue, held);
+        }
+        let wakes = turns.wakes_at().into_iter().chain(look.then(|| looked_at + LOOK_AGAIN)).min();
         drop((inner, live));
         tokio::select! {
-            () = &mut told => {
-                told.set(work.clone().notified_owned());
-                told.as_mut().enable();
-                look = true;
-            }
-            () = reloaded => look = true,
-            () = answered => turns.release(HeldBy::Database, Instant::now()),
+            () = told.again() => look = true,
+            () = reloaded.again() => look = true,
+            () = answered.again() => turns.release(HeldBy::Database, Instant::now()),
             Some(ended) = running.join_next() => {
                 if let Ok((turn, after)) = ended {
                     turns.ended(&turn, after, Instant::now());
@@ -95,8 +120,7 @@ fn plan_of(live: &Live, queue: &Arc<str>) -> Option<QueuePlan> {
 /// Lanes of tenants that the plan knows, with how many items wait in each.
 fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64)> {
     let known = |tenant: &str| live.plan.tenants.binary_search_by(|known| (*known.name).cmp(tenant)).is_ok();
-    let lanes = store.lanes(Some(queue)).into_iter().filter(|lane| known(&lane.name.tenant));
-    lanes.map(|lane| (lane.name.tenant, lane.waiting)).collect()
+    store.waiting(queue).into_iter().filter(|(tenant, _)| known(tenant)).collect()
 }
 
 fn held(turns: &Turns) -> Vec<Held> {

@@ -17,10 +17,11 @@ pub(crate) type Misfit = Cow<'static, str>;
 /// The call that an item stands for, under this plan. Its deadline begins now.
 pub(crate) fn call_of(content: &Content, live: &Arc<Live>) -> Result<Call, Misfit> {
     let plan = &live.plan;
-    let flow_index = plan.flows.iter().position(|flow| flow.name == content.flow);
-    let flow_index = flow_index.ok_or_else(|| format!("there is no flow {} any more", content.flow))?;
-    let tenant_index = live.tenants.iter().position(|tenant| tenant.plan.name == content.tenant);
-    let tenant_index = tenant_index.ok_or_else(|| format!("there is no tenant {} any more", content.tenant))?;
+    // Both stand in name order.
+    let flow_index = plan.flows.binary_search_by(|flow| flow.name.cmp(&content.flow));
+    let flow_index = flow_index.map_err(|_| format!("there is no flow {} any more", content.flow))?;
+    let tenant_index = live.tenants.binary_search_by(|tenant| tenant.plan.name.cmp(&content.tenant));
+    let tenant_index = tenant_index.map_err(|_| format!("there is no tenant {} any more", content.tenant))?;
     let flow = &plan.flows[flow_index];
     if content.origin != Origin::Emitted && !live.tenants[tenant_index].plan.may_call(&flow.name) {
         return Err(format!("tenant {} may no longer call {}", content.tenant, flow.name).into());

@@ -5,10 +5,12 @@
 //! cut off is not made up for: the next tick begins from the mark where it was.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use sha2::{Digest as _, Sha256};
 use spillgate_config::plan::{Flow, Limit, Origin as From, QueuePlan, SchedulePlan, WhenFull};
 use spillgate_model::{Flowfile, Refusal, Value, problem};
@@ -21,7 +23,7 @@ use super::append::content_of;
 use super::claim::Claim;
 use super::codec::{Reader, Writer};
 use super::content::{Begins, Origin};
-use super::dispatch::Signals;
+use super::dispatch::{Signals, Told};
 use super::keeping::keeping;
 use super::ticks::{Due, Next, Now};
 use crate::intake::{self, Given};
@@ -74,11 +76,12 @@ struct Scheduled {
 pub(super) async fn run(engine: Weak<Inner>, store: Store, signals: Signals) {
     let mut scheduled: HashMap<Arc<str>, Scheduled> = HashMap::new();
     let mut running: JoinSet<(Arc<str>, Option<JobId>)> = JoinSet::new();
+    let Some(inner) = engine.upgrade() else { return };
+    let mut reloaded = Told::by(inner.durability.reloaded.clone());
+    drop(inner);
     loop {
         let Some(inner) = engine.upgrade() else { return };
         let live = inner.live.load_full();
-        let mut reloaded = Box::pin(inner.durability.reloaded.clone().notified_owned());
-        reloaded.as_mut().enable();
         let now = now();
         follow(&mut scheduled, &live, now);
         let mut wakes = None;
@@ -92,7 +95,11 @@ pub(super) async fn run(engine: Weak<Inner>, store: Store, signals: Signals) {
                     state.running = true;
                     let tick = Ticking { inner: inner.clone(), store: store.clone(), live: live.clone(), flow: index };
                     let (name, signals) = (flow.name.clone(), signals.clone());
-                    running.spawn(async move { (name, tick.run(&signals).await) });
+                    running.spawn(async move {
+                        // A fault of ours costs this tick: its item comes out again.
+                        let last = AssertUnwindSafe(tick.run(&signals)).catch_unwind().await;
+                        (name, last.unwrap_or(None))
+                    });
                 }
             }
             wakes = wakes.into_iter().chain(state.next.look_at(now)).min();
@@ -100,7 +107,7 @@ pub(super) async fn run(engine: Weak<Inner>, store: Store, signals: Signals) {
         drop((inner, live));
         tokio::select! {
             () = until(wakes) => {}
-            () = reloaded => {}
+            () = reloaded.again() => {}
             Some(Ok((flow, last))) = running.join_next() => {
                 if let Some(state) = scheduled.get_mut(&flow) {
                     (state.running, state.last) = (false, last);

@@ -161,6 +161,11 @@ impl Turns {
         }
     }
 
+    /// Whether a lane has a turn to get, had it a worker.
+    pub(super) fn has_ready(&self) -> bool {
+        self.lanes.values().any(Lane::is_ready)
+    }
+
     /// When time alone may give a lane its turn.
     pub(super) fn wakes_at(&self) -> Option<Instant> {
         self.lanes.values().filter_map(|lane| lane.wakes_at()).min()

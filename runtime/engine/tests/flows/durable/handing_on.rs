@@ -142,3 +142,19 @@ emit = "target"
     assert_eq!(life.end(job), (JobState::Succeeded, r#"{"id":2}"#.into()));
     life.until("it ran", || ground.stock() == 1);
 }
+
+#[test]
+fn promise_2_what_was_handed_on_before_a_crash_runs_once_after_it() {
+    let ground = Ground::new(QUEUES, &[SOURCE, TARGET]);
+    let life = ground.start();
+    // One that ran, so that the lane is there to be paused.
+    life.ended(life.append("source", r#"{"kind": 3}"#));
+    life.until("all of them ran", || ground.stock() == 1_015);
+    life.pause("second", "one", true);
+    assert_eq!(life.end(life.append("source", r#"{"kind": 4}"#)).0, JobState::Succeeded);
+    assert_eq!((ground.stock(), life.lane("second", "one").waiting), (2_015, 15));
+    let disk = life.crash();
+    let life = ground.start_on(disk);
+    life.until("all of them ran", || ground.stock() == 2_030);
+    assert_eq!(life.lane("second", "one").waiting, 0);
+}
