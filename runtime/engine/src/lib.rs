@@ -10,7 +10,9 @@
 //! 4. A reload builds everything first and swaps last; a fault changes nothing; calls end under the plan they began with.
 //! 5. Everything is bounded: waiting lines, caches, kept statements, retries, what a step may read.
 //!
-//! It refuses: HTTP replies (the gateway makes them), kinds of databases (the server makes connectors), queues.
+//! 6. Durable work (`durable`) is acknowledged once it is on disk; its workers run what stands behind a `queue` step as a call runs.
+//!
+//! It refuses: HTTP replies (the gateway makes them), kinds of databases (the server makes connectors), how items are kept (the store).
 
 mod cache;
 mod database;

@@ -44,7 +44,7 @@ pub(super) fn before_body(
         Ok(room) => Ok(Some(room)),
         Err(full) if gives_way(queue, &full) => Ok(None),
         // An item may be smaller than what could come; then its own bytes decide.
-        Err(full) if most > FRAME_BYTES && fits_if_small(store, queue, tenant, queued) && !is_of_store(full.which) => Ok(None),
+        Err(_) if most > FRAME_BYTES && fits_if_small(store, queue, tenant, queued) => Ok(None),
         Err(full) => Err(refusal(&full)),
     }
 }

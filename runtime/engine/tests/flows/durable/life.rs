@@ -117,6 +117,59 @@ fn a_stop_takes_nothing_more_and_lets_what_runs_end() {
 }
 
 #[test]
+fn a_write_that_is_cut_off_at_the_end_of_the_grace_is_rolled_back_and_comes_back() {
+    let ground = Ground::new("[queue.work]\nworkers = 1\n", &[BOOK]);
+    let life = ground.start();
+    life.faults.writes_wait.store(true, Ordering::SeqCst);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    life.until("the write is on its way", || life.faults.writes_waiting.load(Ordering::SeqCst) == 1);
+    life.block_on("the end of the grace", life.engine.cut_off());
+    let known = life.store().job(job).expect("it is kept");
+    assert_eq!((known.state, known.attempts, ground.stock()), (JobState::Queued, 0, 0));
+    life.store().close();
+    let disk = life.crash();
+    let life = ground.start_on(disk);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn e4_an_attempt_whose_lease_ran_out_is_fenced_off() {
+    let source = r#"
+name = "source"
+http = "POST /source"
+effect = "write"
+deadline = "20s"
+[input.id]
+type = "integer"
+[[step]]
+queue = "work"
+[[step]]
+name = "item"
+database = "main"
+sql = "SELECT ID FROM ITEM WHERE ID = :id"
+columns = { ID = "integer" }
+[[step]]
+emit = "book"
+each = "steps.item.rows.map(row, {'amount': row.ID})"
+"#;
+    let ground = Ground::new("[queue.work]\nworkers = 1\nlease = \"2s\"\n[queue.next]\n", &[source, &BOOK.replace("work", "next")]);
+    let life = ground.start();
+    life.faults.connects_hang.store(true, Ordering::SeqCst);
+    let job = life.append("source", r#"{"id": 7}"#);
+    life.until("the first attempt hangs", || life.faults.connects.load(Ordering::SeqCst) == 1);
+    life.faults.connects_hang.store(false, Ordering::SeqCst);
+    life.clock.forward(std::time::Duration::from_secs(5));
+    // The worker finds out when it renews, lets go, and the item is run anew.
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    life.until("the next step ran", || ground.stock() == 7);
+    let status = life.store().status();
+    assert_eq!((status.appended, life.store().job(job).expect("it is kept").attempts), (2, 2));
+    life.until("nothing is at work", || life.lane("next", "one").running == 0);
+    assert_eq!((ground.stock(), life.lane("work", "one").running), (7, 0));
+}
+
+#[test]
 fn an_attempt_that_is_cut_off_before_it_wrote_costs_nothing() {
     let ground = Ground::new("[queue.work]\nworkers = 1\n", &[LOOK]);
     let life = ground.start();

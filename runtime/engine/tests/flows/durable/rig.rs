@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use spillgate_engine::{Call, Durable, Engine, JobView, Outcome};
 use spillgate_model::Refusal;
-use spillgate_queue::clock::MachineClock;
+use spillgate_queue::clock::{Clock, MachineClock};
 use spillgate_queue::disk::simulated::SimulatedDisk;
 use spillgate_queue::{JobId, JobState, LaneName, LaneStatus, Store, StoreOptions};
 use tokio::runtime::Runtime;
@@ -56,6 +56,28 @@ columns = { ID = "integer", NAME = "text" }
 /// Two workers, three attempts.
 pub(super) const QUEUE: &str = "[queue.work]\nworkers = 2\nattempts = 3\n";
 
+/// The machine's clock, which a test sets forward for the store alone: leases run out by it.
+#[derive(Debug, Default)]
+pub(super) struct SetClock {
+    machine: MachineClock,
+    ahead_milliseconds: AtomicU64,
+}
+
+impl SetClock {
+    pub(super) fn forward(&self, by: Duration) {
+        self.ahead_milliseconds.fetch_add(u64::try_from(by.as_millis()).expect("not so far"), Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn monotonic(&self) -> Duration {
+        self.machine.monotonic() + Duration::from_millis(self.ahead_milliseconds.load(Ordering::SeqCst))
+    }
+    fn wall_milliseconds(&self) -> u64 {
+        self.machine.wall_milliseconds()
+    }
+}
+
 /// Files and tables that outlive servers.
 pub(super) struct Ground {
     pub(super) folder: PathBuf,
@@ -100,7 +122,7 @@ impl Ground {
             let _inside = runtime.enter();
             start(&self.folder, &faults, [7; 32])
         };
-        Life { ground: self, runtime, engine, faults, disk }
+        Life { ground: self, runtime, engine, faults, disk, clock: Arc::default() }
     }
     /// Straight from the file, past the engine.
     pub(super) fn count(&self, sql: &str) -> i64 {
@@ -125,16 +147,12 @@ pub(super) struct Life<'a> {
     pub(super) engine: Engine,
     pub(super) faults: Arc<Faults>,
     pub(super) disk: SimulatedDisk,
+    pub(super) clock: Arc<SetClock>,
 }
 
 impl Life<'_> {
     pub(super) fn attach(&self) {
-        let options = StoreOptions {
-            disk: Arc::new(self.disk.clone()),
-            clock: Arc::new(MachineClock::default()),
-            disk_limit: 16 << 20,
-            disk_reserve: 0,
-        };
+        let options = StoreOptions { disk: Arc::new(self.disk.clone()), clock: self.clock.clone(), disk_limit: 16 << 20, disk_reserve: 0 };
         let store = Store::open(options).expect("the store opens");
         let _inside = self.runtime.enter();
         self.engine.attach_store(store);
