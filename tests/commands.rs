@@ -123,7 +123,8 @@ fn a_test_of_a_flow_that_writes_runs_the_write_and_keeps_nothing() {
 
 #[test]
 fn usage_errors_end_with_two_and_schemas_are_json() {
-    for arguments in [&["serve"][..], &["nonsense"], &[], &["check", "--config"], &["queue"], &["queue", "inspect"], &["control", "import"]] {
+    for arguments in [&["serve"][..], &["nonsense"], &[], &["check", "--config"], &["queue"], &["queue", "inspect"], &["control", "import"]]
+    {
         assert_eq!(spillgate(arguments).status.code(), Some(2), "{arguments:?}");
     }
     for of in ["server", "flow"] {

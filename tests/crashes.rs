@@ -200,5 +200,6 @@ fn promises_2_and_7_what_was_acknowledged_is_done_once_however_often_the_server_
     server.wait_for_durable();
     assert_eq!(states(&server), ended, "a clean stop and a start change nothing");
     let again: usize = told.iter().map(|told| told.again).sum();
+    assert!(again > 0, "the crashes came while calls were in flight");
     println!("{} bookings over {} crashes, {again} calls cut off; slowest start {slowest:?}", expected.len(), ROUNDS.len());
 }

@@ -96,7 +96,10 @@ fn a1_a_wait_that_ran_out_leaves_one_item_and_never_two() {
     server.operate_lane("bookings", "one", "resume", "");
     assert_eq!(state_of(&server.ended_job("key-one-1", &job_of(&reply))), "succeeded");
     let lane = server.lane("bookings", "one");
-    assert_eq!((&lane["waiting"], &lane["running"], &lane["appended"], &lane["ended"]["succeeded"]), (&0.into(), &0.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&lane["waiting"], &lane["running"], &lane["appended"], &lane["ended"]["succeeded"]),
+        (&0.into(), &0.into(), &1.into(), &1.into())
+    );
     assert_eq!(ledger.booked("A-1"), 1);
     let usage = server.admin_get(OPERATOR, "/admin/v1/tenants/one/usage").json();
     assert_eq!(usage["in_flight"]["used"], 0, "nothing of the call is left: {usage}");
@@ -211,8 +214,12 @@ fn an_operator_pauses_resumes_and_purges_one_lane_and_the_audit_knows() {
     assert_eq!(ledger.references(), ["Q-1", "P-after"], "nothing that was purged is run");
 
     let audit = server.admin_get(OPERATOR, "/admin/v1/audit").json();
-    let entries: Vec<String> =
-        audit["entries"].as_array().expect("entries").iter().map(|entry| format!("{} {} {}", entry["who"], entry["action"], entry["subject"])).collect();
+    let entries: Vec<String> = audit["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .map(|entry| format!("{} {} {}", entry["who"], entry["action"], entry["subject"]))
+        .collect();
     for action in ["pause", "purge", "resume"] {
         let entry = format!("\"operator\" \"{action}\" \"queues/bookings/lanes/one\"");
         assert!(entries.contains(&entry), "{entry} is missing: {audit}");
@@ -381,7 +388,9 @@ sql = "INSERT INTO NOTE (REFERENCE) VALUES (:reference)"
 fn a_schedule_hands_on_each_new_row_once_also_across_crashes() {
     let ledger = Ledger::new();
     ledger.execute("CREATE TABLE NOTE (REFERENCE TEXT NOT NULL)");
-    ledger.execute("WITH RECURSIVE N (I) AS (SELECT 1 UNION ALL SELECT I + 1 FROM N WHERE I < 20) INSERT INTO BOOKING SELECT I, 'N-' || I, 'x' FROM N");
+    ledger.execute(
+        "WITH RECURSIVE N (I) AS (SELECT 1 UNION ALL SELECT I + 1 FROM N WHERE I < 20) INSERT INTO BOOKING SELECT I, 'N-' || I, 'x' FROM N",
+    );
     let queues = format!("memory = \"64MiB\"\n{QUEUE}[queue.notes]\nmax_item = \"16KiB\"\nbytes = \"8MiB\"\n");
     let mut server = serve(&ledger, &queues, &[("source.toml", SOURCE), ("note.toml", NOTE)]);
     // Seven rows a tick: killed after each of the first ticks, once at the tick and once when its items are done.

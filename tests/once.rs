@@ -47,7 +47,7 @@ impl Ground {
         let (direct, durable) = (flow("direct", ""), flow("book", "[[step]]\nqueue = \"bookings\"\n"));
         let url = postgres::shared().url();
         let database = format!(
-            "[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\naccess = \"read-write\"\nstatement_timeout = \"10s\"\npool = {{ max = 8, line = 64 }}\n"
+            "[database.main]\ndriver = \"postgres\"\nconnection = \"{url}\"\naccess = \"read-write\"\nstatement_timeout = \"5s\"\npool = {{ max = 8, line = 64 }}\n"
         );
         let server = format!("{STORE}{PEOPLE}{QUEUE}{database}");
         let flows = [("direct.toml", direct.as_str()), ("book.toml", durable.as_str())];
@@ -104,8 +104,7 @@ fn e6_twenty_parallel_calls_with_one_key_are_one_execution_with_equal_answers() 
     let ground = Ground::new("race_direct", RECORD);
     ground.hold();
     let replies: Vec<Reply> = std::thread::scope(|threads| {
-        let calls: Vec<_> =
-            (0..20).map(|_| threads.spawn(|| call("/api/direct", "one", "k-1", "A").send(&ground.server.flows))).collect();
+        let calls: Vec<_> = (0..20).map(|_| threads.spawn(|| call("/api/direct", "one", "k-1", "A").send(&ground.server.flows))).collect();
         ground.server.wait_for("all twenty to be in flight", |server| {
             (server.admin_get(OPERATOR, "/admin/v1/tenants/one/usage").json()["in_flight"]["used"] == 20).then_some(())
         });
@@ -207,7 +206,8 @@ fn e6_a_crash_that_nothing_can_tell_of_is_unknown_until_an_operator_says() {
     let ended = ground.server.ended_job("key-one-1", &job);
     assert_eq!((state_of(&ended).as_str(), &ended.json()["error"]["code"]), ("unknown", &json!("outcome_unknown")), "{ended:?}");
     assert_eq!(ground.booked("B"), 0);
-    let resolved = ground.server.operate(&format!("/admin/v1/jobs/{job}/resolve"), r#"{"state":"succeeded","note":"found in the paper file"}"#);
+    let resolved =
+        ground.server.operate(&format!("/admin/v1/jobs/{job}/resolve"), r#"{"state":"succeeded","note":"found in the paper file"}"#);
     assert_eq!(resolved["state"], "succeeded");
     let seen = ground.server.job("key-one-1", &job);
     assert_eq!((state_of(&seen).as_str(), &seen.json()["result"]["note"]), ("succeeded", &json!("found in the paper file")), "{seen:?}");
@@ -239,7 +239,7 @@ fn e4_an_item_taken_by_a_worker_that_died_is_done_once_and_its_place_is_free() {
 
 #[test]
 fn a_business_key_is_taken_once_across_tenants_and_shown_to_its_owner_only() {
-    let ground = Ground::new("unique_key", "unique = { by = [\"reference\"], within = \"1h\" }");
+    let ground = Ground::new("unique_key", "idempotency = { key = \"optional\" }\nunique = { by = [\"reference\"], within = \"1h\" }");
     ground.server.operate_lane("bookings", "one", "pause", "");
     let first = job_of(&call("/api/book", "one", "", "A").send(&ground.server.flows));
     let own = call("/api/book", "one", "", "A").send(&ground.server.flows);

@@ -54,7 +54,10 @@ max_bytes = "1KiB"
 enum Ground {
     Small(Volume),
     /// The temporary folder's own volume.
-    Reserve { folder: PathBuf, reserve: u64 },
+    Reserve {
+        folder: PathBuf,
+        reserve: u64,
+    },
 }
 
 impl Ground {

@@ -79,7 +79,8 @@ async fn run_one(engine: &Engine, live: &Arc<Live>, index: usize, flow: &Arc<Flo
                 permit: None,
                 stubs,
                 room: None,
-                key: None,
+                // A test keeps nothing: one key serves them all.
+                key: flow.idempotency.as_ref().map(|_| "test".into()),
                 wait: None,
                 depth: 0,
                 trace: None,
