@@ -57,16 +57,10 @@ pub trait Operations: Send + Sync + 'static {
     /// How the last reload went.
     fn standing(&self) -> Standing;
     /// Puts a change into the audit, durably. The text says why it could not be.
-    fn record(&self, _change: Change) -> Work<'_, Result<(), String>> {
-        Box::pin(async { Err("the audit is not kept by this server".to_owned()) })
-    }
+    fn record(&self, change: Change) -> Work<'_, Result<(), String>>;
     /// Entries of the audit with numbers above `after`, oldest first, at most `most`. Bounded: the oldest entries are dropped.
-    fn audit(&self, _after: u64, _most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>> {
-        Box::pin(async { Err("the audit is not kept by this server".to_owned()) })
-    }
+    fn audit(&self, after: u64, most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>>;
     /// Keeps across restarts that a lane is paused, or is not any more; the store itself is told by the face. The server tells
     /// the store what was kept when it opens it.
-    fn keep_pause(&self, _lane: &LaneName, _paused: bool) -> Work<'_, Result<(), String>> {
-        Box::pin(async { Err("pauses are not kept by this server".to_owned()) })
-    }
+    fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>>;
 }

@@ -17,6 +17,7 @@ use spillgate_engine::{Durable, Engine};
 use spillgate_queue::clock::MachineClock;
 use spillgate_queue::disk::RealDisk;
 use spillgate_queue::{LaneName, Store, StoreOptions};
+use spillgate_telemetry::happened::{self, StoreFound};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -76,7 +77,7 @@ impl Keeping {
         match self.open_store() {
             Ok(store) => self.serve(store, since.elapsed()),
             Err(detail) => {
-                tracing::error!(detail, "the store cannot be opened; direct flows go on");
+                happened::store_failed(&detail);
                 self.engine.store_failed(detail);
             }
         }
@@ -107,23 +108,22 @@ impl Keeping {
 
     fn serve(&self, store: Store, took: Duration) {
         let recovered = store.status().recovered;
-        tracing::info!(lanes = recovered.lanes, waiting = recovered.waiting, ?took, "the store is open");
-        if recovered.cut_records > 0 {
-            tracing::warn!(
-                records = recovered.cut_records,
-                bytes = recovered.cut_bytes,
-                "unfinished records were cut off the store; none of them was acknowledged"
-            );
-        }
+        let found = StoreFound {
+            lanes: recovered.lanes,
+            waiting: recovered.waiting,
+            cut_bytes: recovered.cut_bytes,
+            cut_records: recovered.cut_records,
+            quarantined_extents: recovered.quarantined_extents,
+            missing_files: &recovered.missing_files,
+            remarks: &recovered.remarks,
+        };
+        happened::store_recovered(&found, took);
         let mut found = Vec::new();
         if recovered.quarantined_extents > 0 {
             found.push(format!("{} extents of the store cannot be read and are set aside", recovered.quarantined_extents));
         }
         if !recovered.missing_files.is_empty() {
             found.push(format!("files of the store are missing: {}", recovered.missing_files.join(", ")));
-        }
-        for remark in found.iter().chain(&recovered.remarks) {
-            tracing::warn!(remark, "the store");
         }
         let _found_once = self.found.set(found);
         for lane in self.opened_control().map(|control| control.paused()).unwrap_or_default() {

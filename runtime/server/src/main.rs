@@ -12,6 +12,7 @@ mod control_commands;
 mod cursor_key;
 mod data_dir;
 mod demo;
+mod health;
 mod init;
 mod keeping;
 mod last_good;

@@ -28,7 +28,7 @@ use crate::keeping::Keeping;
 use crate::operations::Operator;
 use crate::reload::{self, Reloader};
 use crate::watch::Watch;
-use crate::{cli, commands, cursor_key, last_good, wiring};
+use crate::{cli, commands, cursor_key, health, last_good, wiring};
 
 /// How long attempts that are cut off may take to let go.
 const CUT_OFF: Duration = Duration::from_secs(1);
@@ -114,6 +114,7 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let serving = tokio::spawn(gateway.serve(flows, stopping.clone()));
     let administering = tokio::spawn(admin_service.serve(admin, stopping.clone()));
     let reloading = tokio::spawn(follow_files(reloader, engine.clone(), stopping.clone()));
+    tokio::spawn(health::follow(engine.clone(), telemetry.clone(), stopping.clone()));
     let opening = keeping.clone();
     tokio::spawn(async move { opening.open().await });
     on_ready(&bound);
