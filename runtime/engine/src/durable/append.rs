@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
+use spillgate_admission::Reservation;
 use spillgate_config::plan::{Flow, QueueCut, QueuePlan};
 use spillgate_model::{Code, Datum, Refusal};
 use spillgate_queue::{Appended, Appending, NewItem, Room, Store};
@@ -14,20 +15,30 @@ use super::codec::{DEPTH, Writer};
 use super::content::{Begins, Content, Origin};
 use super::room::{self, store_refusal};
 use super::{JobView, fit, jobs};
+use crate::once::{self, Once};
 use crate::reload::Inner;
 use crate::run::Notes;
 use crate::steps::{self, Carried, Context};
-use crate::{Call, Outcome, once};
+use crate::{Call, Outcome};
 
 /// Runs the first half and answers with the job.
 pub(crate) async fn run(inner: &Arc<Inner>, mut call: Call, notes: &Notes) -> Outcome {
-    match job_of(inner, &mut call, notes).await {
+    answer(once_of(inner, &mut call, notes).await)
+}
+
+/// The same of a scheduled run: each tick is work of its own, whatever its flow says of keys.
+pub(super) async fn scheduled(inner: &Arc<Inner>, mut call: Call, notes: &Notes) -> Outcome {
+    answer(job_of(inner, &mut call, notes, Once::default()).await)
+}
+
+fn answer(job: Result<JobView, Box<Refusal>>) -> Outcome {
+    match job {
         Ok(job) => Outcome::Job(job),
         Err(refusal) => Outcome::Refused(refusal),
     }
 }
 
-async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<JobView, Box<Refusal>> {
+async fn once_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<JobView, Box<Refusal>> {
     let store = inner.durability.store()?;
     let deadline = Instant::from_std(call.flowfile.deadline);
     let once = once::of_call(call)?;
@@ -35,8 +46,14 @@ async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<Jo
     if let Some((job, same)) = once.known(store) {
         return if same { jobs::wait(store, job, call.wait, deadline).await } else { Err(once::key_reused(job)) };
     }
+    job_of(inner, call, notes, once).await
+}
+
+async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes, once: Once) -> Result<JobView, Box<Refusal>> {
+    let store = inner.durability.store()?;
+    let deadline = Instant::from_std(call.flowfile.deadline);
     let room = call.room.take();
-    let made = first_half(inner, call, notes).await?;
+    let (made, _memory) = first_half(inner, call, notes).await?;
     let item = NewItem { keys: once.keys, unique: once.unique, ..made };
     let appended = append(store, call, room, item);
     let appended = timeout_at(deadline, appended).await.unwrap_or_else(|_| {
@@ -51,7 +68,7 @@ async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<Jo
 }
 
 /// The steps before the cut, under the deadline, and the item they lead to.
-async fn first_half(inner: &Arc<Inner>, call: &Call, notes: &Notes) -> Result<NewItem, Box<Refusal>> {
+async fn first_half(inner: &Arc<Inner>, call: &Call, notes: &Notes) -> Result<(NewItem, Reservation), Box<Refusal>> {
     let (flow, cut, queue) = cut_of(call)?;
     let context = Context::new(inner, call, notes);
     let working = async {
@@ -66,7 +83,19 @@ async fn first_half(inner: &Arc<Inner>, call: &Call, notes: &Notes) -> Result<Ne
     let needed = &call.live.flows[call.flow].needed;
     let content = content_of(call, Begins::BehindCut, Origin::Caller, progress.carried(flow, needed));
     let bytes = encoded(&content, queue)?;
-    Ok(NewItem { content: bytes.into(), order: order.map(|value| order_hash(&value)), expires_in: Some(cut.expires), ..NewItem::default() })
+    // What was packed is held beside what it was made of, until it is on disk.
+    let memory = call.live.plan.server.memory.value;
+    let reserved = inner
+        .memory
+        .reserve(bytes.len() as u64, memory)
+        .map_err(|used| Refusal::new(Code::MemoryFull, "The memory for the item is in use.").policy("server.memory", memory, used))?;
+    let item = NewItem {
+        content: bytes.into(),
+        order: order.map(|value| order_hash(&value)),
+        expires_in: Some(cut.expires),
+        ..NewItem::default()
+    };
+    Ok((item, reserved))
 }
 
 pub(super) fn cut_of(call: &Call) -> Result<(&Arc<Flow>, &QueueCut, &QueuePlan), Box<Refusal>> {

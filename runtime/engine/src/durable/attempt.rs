@@ -61,6 +61,7 @@ struct Ending {
 /// Works on one item, as far as it goes now.
 pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     let Leased { lease, content, attempt, interrupted, .. } = leased;
+    let bytes = content.len() as u64;
     let content = match Content::decode(&content) {
         Ok(content) => content,
         Err(error) => return work.misfit(lease, None, &error.to_string()).await,
@@ -72,7 +73,7 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
         Err(misfit) => return work.misfit(lease, Some(&content), &misfit).await,
     };
     let tenant = &live.tenants[call.tenant];
-    let memory = live.plan.flows[call.flow].memory.saturating_add(2 * content_bytes(&content));
+    let memory = live.plan.flows[call.flow].memory.saturating_add(2 * bytes + carried_bytes(&content));
     if memory > tenant.limits.memory || memory > live.plan.server.memory.value {
         let why = format!("it needs {memory} bytes of memory, more than its tenant or the server may have");
         return work.misfit(lease, Some(&content), &why).await;
@@ -341,7 +342,7 @@ fn by(call: &Call) -> ResolvedBy {
     if call.live.flows[call.flow].record.is_some() { ResolvedBy::Record } else { ResolvedBy::Verify }
 }
 
-fn content_bytes(content: &Content) -> u64 {
+fn carried_bytes(content: &Content) -> u64 {
     let rows = content.carried.iter().filter_map(|carried| carried.rows.as_ref()).map(|rows| rows.held_bytes() as u64).sum::<u64>();
     let values = content.carried.iter().filter_map(|carried| carried.value.as_ref());
     rows + values.map(|value| spillgate_model::json::datum_bytes(value) as u64).sum::<u64>()

@@ -1,5 +1,7 @@
 //! Items that one flow hands to another: made, checked and given room before the run that makes them commits anything.
 //!
+//! An item whose key or business key is taken is left out, as a caller's second call would be.
+//!
 //! A target without room holds its source back: the source's item waits, and nothing of it was executed. Where a part of the run cannot
 //! be taken back any more, the run itself waits, to its deadline.
 

@@ -188,7 +188,7 @@ impl Ticking {
     }
 
     async fn append(&self, call: Call, tick: impl Fn(Tick)) -> Option<JobId> {
-        match Box::pin(super::append::run(&self.inner, call, &Notes::default())).await {
+        match Box::pin(super::append::scheduled(&self.inner, call, &Notes::default())).await {
             Outcome::Job(job) => {
                 tick(Tick::Run);
                 Some(job.id)

@@ -148,6 +148,13 @@ fn tell_unserved(store: &Store, live: &Live) {
     }
 }
 
+impl Drop for Durability {
+    fn drop(&mut self) {
+        // Tasks that wait hold no engine: they end with it.
+        self.stop.cancel();
+    }
+}
+
 async fn until_stopped(stop: CancellationToken, work: impl Future<Output = ()>) {
     let _stopped = stop.run_until_cancelled(work).await;
 }

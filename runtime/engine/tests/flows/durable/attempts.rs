@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spillgate_connector::Failure;
 use spillgate_engine::HeldBy;
-use spillgate_queue::JobState;
+use spillgate_queue::{JobState, Waits};
 
 use super::rig::{BOOK, Ground, LOOK, QUEUE};
 use crate::support::CommitFault;
@@ -37,6 +37,24 @@ fn an_item_whose_attempts_are_used_up_is_a_dead_letter_and_can_be_replayed() {
     let again = life.block_on("a replay", store.replay(job, room)).expect("it is a letter");
     assert_eq!(life.end(again).0, JobState::Succeeded);
     assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn a_lane_whose_dead_letters_are_full_waits_until_there_is_room_for_another() {
+    let ground = Ground::new("[queue.work]\nworkers = 1\nattempts = 1\ndead_letters = { items = 1 }\n", &[BOOK]);
+    let life = ground.start();
+    life.faults.next_writes.lock().expect("not poisoned").extend([Failure::Passing]);
+    let letter = life.append("book", r#"{"amount": 3}"#);
+    assert_eq!(life.end(letter).0, JobState::Dead);
+    let waiting = life.append("book", r#"{"amount": 5}"#);
+    life.until("the lane is parked", || life.lane("work", "one").waits == Waits::DeadLetters);
+    assert_eq!((life.lane("work", "one").waiting, ground.stock()), (1, 0));
+    let live = life.engine.live();
+    let room = life.engine.lane_room(&live, &super::rig::lane("work", "one"), 10_000).expect("there is room");
+    let store = life.store();
+    let again = life.block_on("a replay", store.replay(letter, room)).expect("it is a letter");
+    assert_eq!([life.end(waiting).0, life.end(again).0], [JobState::Succeeded; 2]);
+    assert_eq!(ground.stock(), 8);
 }
 
 #[test]

@@ -46,7 +46,16 @@ pub(super) fn queued(name: &str, once: &str, cut: &str) -> String {
 }
 
 /// A queue whose items have two attempts, and a tenant that may have one item at a time.
-const QUEUE: &str = "\n[queue.jobs]\nworkers = 2\nattempts = 2\nlease = \"5s\"\n[tenant.two.queued]\nitems = 1\n";
+const MORE: &str = r#"
+[queue.jobs]
+workers = 2
+attempts = 2
+lease = "5s"
+[tenant.small]
+keys = ["key-of-small"]
+attributes = { company = "SMALL" }
+queued = { items = 1 }
+"#;
 
 /// Files and tables that outlive crashes.
 pub(super) struct Ground {
@@ -75,7 +84,7 @@ impl Ground {
         write_files(&ground.folder, &Settings::default(), flows);
         let server = ground.folder.join("server.toml");
         let written = std::fs::read_to_string(&server).expect("it was written");
-        std::fs::write(&server, written + QUEUE).expect("written");
+        std::fs::write(&server, written + MORE).expect("written");
         ground
     }
     /// The first life.

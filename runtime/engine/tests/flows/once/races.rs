@@ -94,7 +94,7 @@ fn a_key_that_finds_no_room_is_refused_and_its_call_does_not_run() {
     let ground = Ground::new(&[&booking("book", REQUIRED)]);
     let life = ground.start();
     life.faults.writes_wait.store(true, Ordering::SeqCst);
-    let asked = Asked::new("book", SEVEN).tenant("two");
+    let asked = Asked::new("book", SEVEN).tenant("small");
     let first = life.send(asked.key("k-1"));
     life.until("the write is at the database", || life.faults.writes_waiting.load(Ordering::SeqCst) == 1);
     let full = life.refusal(asked.key("k-2"));
