@@ -120,8 +120,8 @@ fn book(server: &Server, reference: &str) -> Reply {
 
 #[test]
 fn d2_a4_promise_3_a_full_volume_refuses_with_when_to_come_back_and_heals_by_itself() {
-    let (ground, ledger) = (Ground::new(24 * MIB), Ledger::new());
-    let mut server = ground.serve(&ledger, "8MiB");
+    let (ground, ledger) = (Ground::new(28 * MIB), Ledger::new());
+    let mut server = ground.serve(&ledger, "16MiB");
     server.operate_lane("bookings", "one", "pause", "");
     let jobs: Vec<String> = (0..50).map(|number| job_of(&book(&server, &format!("V-{number}")))).collect();
 

@@ -18,7 +18,7 @@ use spillgate_test_support::server::{Options, Server};
 const ITEMS: usize = 1_000;
 /// Bytes of a record's frame: its length, batch, kind and checksum.
 const FRAME: usize = 10;
-const STORE: &str = "[store]\ndisk_limit = \"8MiB\"\ndisk_reserve = \"1MiB\"\n";
+const STORE: &str = "[store]\ndisk_limit = \"16MiB\"\ndisk_reserve = \"1MiB\"\n";
 const QUEUE: &str = "[queue.bookings]\nmax_item = \"16KiB\"\nbytes = \"4MiB\"\nworkers = 4\n";
 const BOOK: &str = r#"
 name = "book"
