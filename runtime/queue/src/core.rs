@@ -139,8 +139,6 @@ pub(crate) struct Core {
     pub(crate) recovered: Recovered,
     /// Lanes whose read items are in memory, oldest first.
     loaded_lanes: std::collections::VecDeque<usize>,
-    /// Leases by the time they run out; renewed ones more than once.
-    leases: std::collections::BTreeSet<(u64, usize, u64)>,
     /// Hidden items that are still to be said void.
     voids: Vec<(usize, u64)>,
     /// Rooms that were refused since cleaning last looked.
@@ -176,7 +174,6 @@ impl Core {
             counters: Counters::default(),
             recovered: Recovered::default(),
             loaded_lanes: std::collections::VecDeque::new(),
-            leases: std::collections::BTreeSet::new(),
             voids: Vec::new(),
             room_wanted: false,
             agenda: clean::Agenda::default(),

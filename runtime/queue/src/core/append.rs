@@ -143,10 +143,6 @@ impl Core {
             (None, None) => None,
         };
         if let Some(phase) = phase {
-            if let Phase::AtWork { until, .. } = phase {
-                self.leases.insert((until, lane, sequence));
-            }
-            let of = &mut self.lanes[lane];
             let started = token.is_some();
             let attempts = u32::from(started);
             let traits = Some(Box::new(traits));

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::core::extents::Position;
 use crate::core::stream::Open;
+use crate::core::write::place;
 use crate::job::JobState;
 
 /// What an entry is about.
@@ -60,7 +61,7 @@ pub(crate) struct NewEntry {
 
 impl Entry {
     fn new(new: &NewEntry) -> Self {
-        let state = JobState::ALL.iter().position(|state| *state == new.state).unwrap_or_default() as u16;
+        let state = new.state as u16;
         let flag = |is: bool, flag: u16| if is { flag } else { 0 };
         let words = u16::try_from(new.bytes.div_ceil(8)).unwrap_or(u16::MAX).min(31);
         let bits = state
@@ -72,7 +73,7 @@ impl Entry {
             | words << 10;
         let name = new.name & ((1 << NAME_BITS) - 1) | u64::from(new.attempts.min(255)) << NAME_BITS;
         let until = u32::try_from(new.until.div_ceil(1000)).unwrap_or(u32::MAX);
-        Entry { name, until, offset: new.offset as u16, bits }
+        Entry { name, until, offset: place(new.offset), bits }
     }
     pub(crate) fn name(&self) -> u64 {
         self.name & ((1 << NAME_BITS) - 1)

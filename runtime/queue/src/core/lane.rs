@@ -226,6 +226,8 @@ pub(crate) struct Lane {
     pub(crate) ending: BTreeMap<u64, (JobState, u32)>,
     /// Jobs in `jobs` by order value.
     pub(crate) orders: HashMap<u64, BTreeSet<u64>>,
+    /// Leases of jobs at work, by the time they run out.
+    pub(crate) leases: BTreeSet<(u64, u64)>,
     /// Jobs in `jobs` whose traits are not known yet.
     pub(crate) unread: BTreeSet<u64>,
     /// Letters that are being replayed.
@@ -281,6 +283,7 @@ impl Lane {
             letters: BTreeMap::new(),
             ending: BTreeMap::new(),
             orders: HashMap::new(),
+            leases: BTreeSet::new(),
             unread: BTreeSet::new(),
             replaying: BTreeSet::new(),
             purges: Vec::new(),
@@ -364,7 +367,10 @@ impl Lane {
             }
         }
         match entry.phase {
-            Phase::AtWork { .. } => self.running += 1,
+            Phase::AtWork { until, .. } => {
+                self.running += 1;
+                self.leases.insert((until, sequence));
+            }
             Phase::Hidden => self.hidden += 1,
             Phase::Aside { .. } => {}
         }
@@ -375,16 +381,19 @@ impl Lane {
         let entry = self.jobs.remove(&sequence)?;
         self.unread.remove(&sequence);
         match entry.phase {
-            Phase::AtWork { .. } => self.running -= 1,
+            Phase::AtWork { until, .. } => {
+                self.running -= 1;
+                self.leases.remove(&(until, sequence));
+            }
             Phase::Hidden => self.hidden -= 1,
             Phase::Aside { .. } => {}
         }
-        if let Some(order) = entry.traits.as_ref().and_then(|traits| traits.order) {
-            if let Some(same) = self.orders.get_mut(&order) {
-                same.remove(&sequence);
-                if same.is_empty() {
-                    self.orders.remove(&order);
-                }
+        if let Some(order) = entry.traits.as_ref().and_then(|traits| traits.order)
+            && let Some(same) = self.orders.get_mut(&order)
+        {
+            same.remove(&sequence);
+            if same.is_empty() {
+                self.orders.remove(&order);
             }
         }
         Some(entry)

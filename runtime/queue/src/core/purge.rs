@@ -36,7 +36,7 @@ impl Core {
             of.cursor = of.cursor.min(sequence);
         }
         *purged += self.purge_waiting(lane)?;
-        Ok(self.gathering.number)
+        Ok(if self.has_batch() { self.gathering.number } else { self.gathering.number - 1 })
     }
 
     fn purge_waiting(&mut self, lane: usize) -> Result<u64, Refused> {

@@ -8,6 +8,7 @@ use crate::core::append::milliseconds;
 use crate::core::end::Ending;
 use crate::core::lane::{JobEntry, Loaded, MOST_SET_ASIDE, Phase, Traits};
 use crate::core::lookup::{Plan, Record};
+use crate::core::write::place;
 use crate::core::{Core, Refused};
 use crate::format::{Kind, decode_item};
 use crate::item::{Key, TakeFrom, Waits};
@@ -169,7 +170,6 @@ impl Core {
         entry.interrupted |= item.sequence < of.suspect_below;
         let (attempt, interrupted) = (entry.attempts, entry.interrupted);
         of.enter(item.sequence, entry);
-        self.leases.insert((until, lane, item.sequence));
         let job = self.id(lane, item.sequence);
         let age_ms = self.now.saturating_sub(item.appended_at);
         Taken { job, token, content: item.content, attempt, interrupted, age_ms, keys: item.keys }
@@ -261,7 +261,7 @@ impl Core {
                 live.filter(is_missing).filter(|sequence| !of.letters.contains_key(sequence)).collect()
             }
             Stream::Kept => {
-                let wanted = plan.offset.map(|offset| offset as u16);
+                let wanted = plan.offset.map(place);
                 let Some(at) = of.kept.by_serial(extent.serial) else { return Vec::new() };
                 let copies = of.kept.extents[at].items.iter().filter(|(_, offset)| wanted.is_none_or(|wanted| wanted == *offset));
                 let current = copies.filter(|(of_job, _)| of.jobs.get(of_job).is_some_and(|entry| entry.kept == Some(extent.serial)));

@@ -44,8 +44,11 @@ impl Core {
         self.check()?;
         let lane = self.leased(job, token)?;
         let until = self.now.saturating_add(milliseconds(lease));
-        self.entry(lane, job.sequence)?.phase = Phase::AtWork { token, until };
-        self.leases.insert((until, lane, job.sequence));
+        let of = &mut self.lanes[lane];
+        if let Some(mut entry) = of.leave(job.sequence) {
+            entry.phase = Phase::AtWork { token, until };
+            of.enter(job.sequence, entry);
+        }
         Ok(())
     }
 
@@ -117,16 +120,13 @@ impl Core {
     /// Leases that ran out are lost: the lanes that have work again.
     pub(crate) fn lose_overdue(&mut self) -> Vec<usize> {
         let mut lanes = Vec::new();
-        while let Some((until, lane, sequence)) = self.leases.first().copied().filter(|(until, ..)| *until <= self.now) {
-            self.leases.remove(&(until, lane, sequence));
-            let Some(entry) = self.lanes[lane].jobs.get(&sequence) else { continue };
-            // A lease that was renewed has a later entry.
-            if let Phase::AtWork { token, until } = entry.phase
-                && until <= self.now
-            {
+        for lane in 0..self.lanes.len() {
+            while let Some((_, sequence)) = self.lanes[lane].leases.first().copied().filter(|(until, _)| *until <= self.now) {
+                let Some(Phase::AtWork { token, .. }) = self.lanes[lane].jobs.get(&sequence).map(|entry| entry.phase) else { break };
                 lanes.extend(self.lose(self.id(lane, sequence), token));
             }
         }
+        lanes.dedup();
         lanes
     }
 

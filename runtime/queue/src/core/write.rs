@@ -29,6 +29,11 @@ pub(crate) struct Placed {
     pub(crate) offset: usize,
 }
 
+/// Places in an extent are 16 bits.
+pub(crate) fn place(offset: usize) -> u16 {
+    u16::try_from(offset).unwrap_or(u16::MAX)
+}
+
 /// Bytes on disk of a record that is one head.
 pub(crate) fn small_bytes(head: usize) -> u64 {
     (FRAGMENT_BYTES + head).next_multiple_of(ALIGNMENT) as u64
@@ -188,7 +193,7 @@ impl Core {
             state: job.state,
             until: needed_until(&job),
             offset: placed.offset,
-            bytes: small_bytes(draft.bytes() - outcome.unwrap_or(0) as usize),
+            bytes: small_bytes(draft.bytes() - job.outcome.as_ref().map_or(0, bytes::Bytes::len)),
             outcome,
             gone: job.outcome_gone,
             keyed: !job.keys.is_empty() || job.unique.is_some(),

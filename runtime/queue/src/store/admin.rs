@@ -87,7 +87,7 @@ impl Store {
     /// The store's numbers.
     pub fn status(&self) -> StoreStatus {
         let shared = self.shared();
-        let sync_times = shared.sync_times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let sync_times = *shared.sync_times.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let core = shared.core();
         StoreStatus {
             health: core.health.clone(),

@@ -19,7 +19,7 @@ use crate::store::StoreError;
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
-const ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 
 struct OpenFile {
     file: Arc<dyn DiskFile>,

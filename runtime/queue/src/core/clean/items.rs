@@ -6,7 +6,7 @@ use crate::core::end::Ending;
 use crate::core::lane::{Phase, Traits};
 use crate::core::lookup::{Plan, Record};
 use crate::core::stream::USABLE_BYTES;
-use crate::core::write::Purpose;
+use crate::core::write::{Purpose, place};
 use crate::format::{Draft, Kind, decode_item};
 use crate::job::JobState;
 use crate::record::{ItemRecord, Stream};
@@ -71,7 +71,7 @@ impl Core {
         let placed = self.write(lane, Stream::Kept, &draft, (0, 0));
         self.counters.moved += 1;
         let of = &mut self.lanes[lane];
-        of.kept.push(placed.serial, sequence, placed.offset as u16);
+        of.kept.push(placed.serial, sequence, place(placed.offset));
         if let Some(at) = of.kept.by_serial(placed.serial) {
             of.kept.extents[at].live += 1;
         }

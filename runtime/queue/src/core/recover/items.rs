@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::core::Core;
+use crate::core::append::milliseconds;
 use crate::core::items::ItemExtent;
 use crate::core::keys::Holder;
 use crate::core::lane::{JobEntry, KeptExtent, Phase, Traits};
@@ -11,6 +12,7 @@ use crate::core::recover::journal::Facts;
 use crate::core::recover::{Notebook, Source};
 use crate::core::room::record_bytes;
 use crate::core::stream::Open;
+use crate::core::write::place;
 use crate::format::{
     EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item, decode_item_head,
     footer_bytes, scan,
@@ -18,6 +20,8 @@ use crate::format::{
 use crate::item::Unique;
 use crate::record::{ExtentHeader, Footer, FooterItem};
 
+/// Items that may be missing between two of an extent: more is not believed.
+const MOST_LOST: u32 = 1 << 16;
 /// Most footers are within this.
 const FOOTER_GUESS: usize = 1024;
 
@@ -101,11 +105,11 @@ impl Core {
             notebook.latest = notebook.latest.max(item.appended_at);
             earliest_expiry = [earliest_expiry, item.expires_at].into_iter().flatten().min();
             items.push(FooterItem {
-                offset: fragment.offset as u16,
+                offset: place(fragment.offset),
                 sequence: item.sequence,
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
                 claimed: item.claimed,
-                unique: item.unique.map(|unique| (unique.hash, item.appended_at.saturating_add(unique.within.as_millis() as u64))),
+                unique: item.unique.map(|unique| (unique.hash, item.appended_at.saturating_add(milliseconds(unique.within)))),
                 keys: item.keys,
                 origin: item.origin,
             });
@@ -121,7 +125,7 @@ impl Core {
             return;
         }
         // What is missing in between cannot be read; nothing is known of it.
-        while extent.end() < sequence && extent.count < EXTENT_BYTES as u32 {
+        while extent.end() < sequence && extent.count < MOST_LOST {
             let lost = extent.end();
             extent.push(0, None);
             extent.set_over(lost, 0);

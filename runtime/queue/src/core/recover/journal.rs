@@ -196,7 +196,7 @@ impl Core {
             state: job.state,
             until: needed_until(&job),
             offset,
-            bytes: small_bytes(bytes - outcome.unwrap_or(0) as usize),
+            bytes: small_bytes(bytes - job.outcome.as_ref().map_or(0, bytes::Bytes::len)),
             outcome,
             gone: job.outcome_gone,
             keyed: !job.keys.is_empty() || job.unique.is_some(),
