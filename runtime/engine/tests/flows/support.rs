@@ -91,6 +91,9 @@ pub(crate) struct Faults {
     pub(crate) writes_waiting: AtomicUsize,
     pub(crate) writes_go: tokio::sync::Notify,
     pub(crate) reads_panic: AtomicBool,
+    /// So many of the next reads wait for `reads_go`.
+    pub(crate) reads_wait: AtomicUsize,
+    pub(crate) reads_go: tokio::sync::Notify,
     pub(crate) connects_hang: AtomicBool,
 }
 
@@ -341,6 +344,10 @@ impl Session for WatchedSession {
         Box::pin(async move {
             self.faults.reads.fetch_add(1, Ordering::SeqCst);
             assert!(!self.faults.reads_panic.load(Ordering::SeqCst), "the test made it panic");
+            let waits = self.faults.reads_wait.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            if waits.is_ok() {
+                self.faults.reads_go.notified().await;
+            }
             let all = self.faults.all_reads.lock().expect("not poisoned").clone();
             let next = self.faults.next_reads.lock().expect("not poisoned").pop_front();
             self.fail(all.or(next))?;

@@ -42,7 +42,7 @@ fn a1_a_wait_that_runs_out_makes_no_second_item() {
     life.ended(first);
     // The consumer is stopped; the wait is longer than the deadline, which ends it.
     life.pause("work", "one", true);
-    let mut call = within(life.call("one", "book", r#"{"amount": 10}"#), Duration::from_millis(200));
+    let mut call = within(life.call("one", "book", r#"{"amount": 10}"#), SECOND * 2);
     call.wait = Some(SECOND * 30);
     let waited = view(life.run_call(call));
     assert_eq!((waited.state, waited.outcome), (JobState::Queued, None));
