@@ -341,7 +341,7 @@ impl State {
         if self.unfit {
             (refusal.retryable, refusal.retry_after) = (false, None);
         }
-        Box::new(Failed { refusal, again: !self.unfit })
+        Box::new(Failed { refusal, again: !self.unfit, refused: false })
     }
 
     fn connected(&mut self) {

@@ -20,6 +20,8 @@ pub(crate) struct Failed {
     pub(crate) refusal: Refusal,
     /// The step itself may be tried again within the call: nothing was changed, and the cause may pass.
     pub(crate) again: bool,
+    /// The database said no to the statement itself, and will say so again.
+    pub(crate) refused: bool,
 }
 
 /// What fallible parts of a call return.
@@ -28,7 +30,7 @@ pub(crate) type Fallible<T> = Result<T, Box<Failed>>;
 impl Failed {
     /// A failure that another try will not mend.
     pub(crate) fn refused(refusal: Refusal) -> Box<Failed> {
-        Box::new(Failed { refusal, again: false })
+        Box::new(Failed { refusal, again: false, refused: false })
     }
 }
 
@@ -40,6 +42,7 @@ impl From<Refusal> for Box<Failed> {
 
 /// A failure of a read, or of a write whose transaction was not asked to commit: nothing was changed.
 pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
+    let refused = error.failure == Failure::Refused;
     let (code, again, retry_after) = match error.failure {
         Failure::Unreachable => (Code::DatabaseUnreachable, true, Some(None)),
         Failure::LinkLost => (Code::DatabaseUnreachable, true, Some(None)),
@@ -55,7 +58,7 @@ pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
         Some(None) => {}
         Some(Some(wait)) => refusal = refusal.retry_after(wait),
     }
-    Box::new(Failed { refusal, again })
+    Box::new(Failed { refusal, again, refused })
 }
 
 /// A failure of the commit itself.

@@ -88,7 +88,7 @@ async fn by_record(context: &Context<'_>, record: &PreparedRecord) -> Found {
         // It came while we looked, or the table refuses for a reason of its own.
         Ok(Recordable::Refused(refusal)) => match asked(recorded_by(&question(context), record)).await {
             Ok(Some(job)) => Found::Done(Some(done_before_body(&job))),
-            Ok(None) => Found::Later(refusal),
+            Ok(None) => not_told(&refusal),
             Err(failed) => later(*failed),
         },
         Err(failed) => later(*failed),
@@ -155,7 +155,17 @@ async fn asked<T>(asking: impl Future<Output = Fallible<T>>) -> Fallible<T> {
     })
 }
 
-/// Whatever the database says, it may say more later: rights are given, tables are mended.
 fn later(failed: Failed) -> Found {
-    Found::Later(Box::new(failed.refusal))
+    if failed.refused { not_told(&failed.refusal) } else { Found::Later(Box::new(failed.refusal)) }
+}
+
+/// The database refuses the question itself, such as where its table is gone: that is no evidence.
+fn not_told(refusal: &Refusal) -> Found {
+    let detail = format!(
+        "The attempt was cut off after its write was sent, and the database does not tell whether it was done: {}.",
+        refusal.detail
+    );
+    let mut unknown = Refusal::new(Code::OutcomeUnknown, detail);
+    unknown.internal.clone_from(&refusal.internal);
+    Found::Unknown(unknown.into())
 }

@@ -210,5 +210,5 @@ fn answer(parts: &http::response::Parts, bytes: &[u8]) -> Fallible<Datum> {
 fn failed(detail: &str, again: bool, internal: String) -> Box<Failed> {
     let mut refusal = Refusal::new(Code::UpstreamError, detail).internal(internal);
     refusal.retryable = again;
-    Box::new(Failed { refusal, again })
+    Box::new(Failed { refusal, again, refused: false })
 }

@@ -78,6 +78,20 @@ fn e6_after_a_crash_without_evidence_it_is_unknown_and_never_run_again() {
 }
 
 #[test]
+fn e6_evidence_that_the_database_refuses_is_none() {
+    let ground = Ground::new(&[&booking("book", RECORD)]);
+    let life = ground.start();
+    life.faults.at_commit(CommitFault::HangsAfter);
+    let _never_answered = life.send(ASKED);
+    life.until("the commit is done", || life.faults.commits_done.load(Ordering::SeqCst) == 1);
+    let disk = life.crash();
+    ground.execute("DROP TABLE DONE");
+    let next = ground.start_on(disk);
+    assert_eq!(next.code(ASKED), Code::OutcomeUnknown, "rather than endless 409");
+    assert_eq!(ground.booked(), 1);
+}
+
+#[test]
 fn an_operator_resolves_what_is_unknown() {
     let ground = Ground::new(&[&booking("book", NOTHING)]);
     let life = cut_off(&ground, CommitFault::HangsAfter);
