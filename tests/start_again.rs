@@ -89,7 +89,7 @@ fn d1_a_torn_last_record_is_cut_counted_and_costs_nothing_else() {
     let (path, region) = newest_region(&before, &after);
 
     let length = region.len();
-    let cuts = (1..=24).chain((25..length).step_by(13)).chain([length]).filter(|cut| *cut <= length);
+    let cuts = (1..=12).chain((13..length).step_by(17)).chain([length]).filter(|cut| *cut <= length);
     for cut in cuts {
         restore(&after);
         // The last `cut` bytes of the record never reached the disk.
