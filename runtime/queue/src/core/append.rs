@@ -128,11 +128,16 @@ impl Core {
         let (expires_at, traits) = (record.expires_at, Traits::of(&record));
         let draft = Draft::item(record);
         debug_assert!(self.may_write(lane, Stream::Items, draft.disk_bytes() as u64, Purpose::Item), "it was promised");
+        if self.lanes[lane].items.extents.back_mut().is_some_and(|extent| !extent.skip_to(sequence)) {
+            self.seal(lane, Stream::Items);
+        }
         let placed = self.write(lane, Stream::Items, &draft, (sequence, sequence + 1));
         let token = item.claimed.then(|| self.token());
         let of = &mut self.lanes[lane];
         of.next_sequence = sequence + 1;
         if let Some(at) = of.items.by_serial(placed.serial) {
+            // After a start numbers may have been given out whose items never became durable.
+            of.items.extents[at].skip_to(sequence);
             of.items.extents[at].push(bytes, expires_at);
         }
         of.begin(bytes, reserved);

@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 use crate::core::extents::Position;
 use crate::core::stream::Open;
 
+/// Sequences that an extent may leave out.
+const MOST_SKIPPED: u64 = 1 << 16;
+
 /// One extent.
 #[derive(Debug)]
 pub(crate) struct ItemExtent {
@@ -34,6 +37,24 @@ pub(crate) struct ItemExtent {
 impl ItemExtent {
     pub(crate) fn new(serial: u64, position: Position, first: u64, time: u64) -> Self {
         ItemExtent { serial, position, count: 0, live: 0, first, live_bytes: 0, earliest_expiry: u64::MAX, time, over: Vec::new() }
+    }
+    /// The next item that begins in it has this sequence; what is missing before it never was, or cannot be read. Whether that can be
+    /// told: the gap must be small enough for a bit each.
+    pub(crate) fn skip_to(&mut self, sequence: u64) -> bool {
+        if self.count == 0 {
+            self.first = sequence.max(self.first);
+            return true;
+        }
+        let gap = sequence.saturating_sub(self.end());
+        if gap > MOST_SKIPPED {
+            return false;
+        }
+        for _ in 0..gap {
+            self.push(0, None);
+            self.set_over(self.end() - 1, 0);
+            self.live -= 1;
+        }
+        true
     }
     /// One more item begins in it.
     pub(crate) fn push(&mut self, bytes: u64, expires_at: Option<u64>) {

@@ -309,12 +309,13 @@ impl DiskFile for SimulatedFile {
     fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let failure = state.call(CallKind::Write)?;
-        let State { files, chance, stopped, .. } = &mut *state;
+        let State { files, chance, stopped, free, .. } = &mut *state;
         let file = &mut files[self.file];
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if start.saturating_add(content.len()) > file.content().len() {
-            return Err(io::Error::other("a write past the end of an allocated file"));
-        }
+        // As a real file: a write past its end makes it longer, which takes space.
+        let longer = start.saturating_add(content.len()).saturating_sub(file.content().len());
+        *free = free.checked_sub(longer as u64).ok_or_else(no_space)?;
+        file.grow(longer);
         match failure {
             None | Some(Failure::Flip) => {
                 file.write(content, start);

@@ -124,12 +124,9 @@ impl Core {
         if sequence < extent.end() {
             return;
         }
-        // What is missing in between cannot be read; nothing is known of it.
-        while extent.end() < sequence && extent.count < MOST_LOST {
-            let lost = extent.end();
-            extent.push(0, None);
-            extent.set_over(lost, 0);
-            extent.live -= 1;
+        // Too large a gap: what comes behind it is not known here, and its content stays where it is.
+        if !extent.skip_to(sequence) {
+            return;
         }
         let bytes = u64::from(item.bytes);
         extent.push(bytes, None);

@@ -34,6 +34,13 @@ impl Sectors {
         start..(start + SECTOR_BYTES).min(self.content.len())
     }
 
+    pub(super) fn grow(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.content.resize(self.content.len() + bytes, 0);
+            self.length_durable = false;
+        }
+    }
+
     pub(super) fn write(&mut self, content: &[u8], offset: usize) {
         if content.is_empty() {
             return;
