@@ -33,7 +33,7 @@ fn e8_series_and_memory_do_not_grow_with_unknown_paths_and_made_up_tenants() {
         });
     };
     flood(0, 2_000);
-    let (series_before, memory_before) = (series(&server), server.resident_bytes());
+    let (series_before, memory_before) = (series(&server), server.settled_bytes());
     flood(2_000, 52_000);
     assert_eq!(series(&server), series_before);
     let grown = server.resident_bytes().saturating_sub(memory_before);
@@ -98,7 +98,7 @@ fn every_refusal_is_a_problem_with_its_code_and_advice() {
 fn a_chunked_body_over_the_limit_is_refused_without_being_held() {
     use std::io::{Read as _, Write as _};
     let server = serve("[tenant.agent]\nkeys = [\"agent-key-1\"]\n");
-    let before = server.resident_bytes();
+    let before = server.settled_bytes();
     let request = Request::new("POST", "/api/say")
         .key("agent-key-1")
         .header("Transfer-Encoding", "chunked")

@@ -33,7 +33,7 @@ fn promise_11_what_is_asked_at_once_is_bounded_by_memory_whether_or_not_replies_
     };
     let one = server.get("agent-key-1", "/api/many");
     assert_eq!((one.status, one.json()["row_count"].as_u64()), (200, Some(3_900)));
-    let before = server.resident_bytes();
+    let before = server.settled_bytes();
 
     // Nobody reads, so whoever was let in holds its memory; the others are refused at once and tie up nothing.
     let calls: Vec<_> = (0..CALLERS).map(|_| Request::new("GET", "/api/many").key("agent-key-1").open(&server.flows)).collect();

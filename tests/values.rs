@@ -162,7 +162,7 @@ const FIVE_MILLION: &str =
 
 /// Cap 150 on exactly 150, on 151 and on five million rows, with the one seat free again at once.
 fn assert_capped(server: &Server) {
-    let before = server.resident_bytes();
+    let before = server.settled_bytes();
     for (total, truncated) in [(150, false), (151, true), (5_000_000, true)] {
         let reply = server.get("reader-key-1", &format!("/api/many?total={total}")).json();
         assert_eq!((&reply["row_count"], &reply["truncated"]), (&150.into(), &truncated.into()), "of {total}");

@@ -148,6 +148,12 @@ impl Server {
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line for resident memory");
         line.split_whitespace().nth(1).and_then(|kibibytes| kibibytes.parse::<u64>().ok()).expect("a number") * 1024
     }
+    /// The same once everything that it opens behind its listeners is open: what is measured from here on is what calls cost.
+    pub fn settled_bytes(&self) -> u64 {
+        // The operator state is opened last, and makes this file when it is open.
+        self.wait_for("operator state", |server| server.folder.join("data/control/ballast").exists().then_some(()));
+        self.resident_bytes()
+    }
     /// Writes a file below the server's folder.
     pub fn write(&self, path: impl AsRef<Path>, text: &str) {
         std::fs::write(self.folder.join(path), text).expect("the file is written");
