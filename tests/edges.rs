@@ -35,7 +35,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "spillgate-gateway",
-        &["spillgate-model", "spillgate-expression", "spillgate-config", "spillgate-telemetry", "spillgate-admission", "spillgate-queue", "spillgate-engine"],
+        &[
+            "spillgate-model",
+            "spillgate-expression",
+            "spillgate-config",
+            "spillgate-telemetry",
+            "spillgate-admission",
+            "spillgate-queue",
+            "spillgate-engine",
+        ],
     ),
     ("spillgate-admin", &["spillgate-model", "spillgate-config", "spillgate-telemetry", "spillgate-queue", "spillgate-engine"]),
     ("spillgate", EVERYTHING),
