@@ -143,6 +143,8 @@ pub(crate) struct Core {
     voids: Vec<(usize, u64)>,
     /// Rooms that were refused since cleaning last looked.
     pub(crate) room_wanted: bool,
+    /// Cleaning may look again for room that was refused.
+    pub(crate) may_look: bool,
     agenda: clean::Agenda,
     /// Lanes for which a command waits.
     wanting: Vec<usize>,
@@ -176,6 +178,7 @@ impl Core {
             loaded_lanes: std::collections::VecDeque::new(),
             voids: Vec::new(),
             room_wanted: false,
+            may_look: true,
             agenda: clean::Agenda::default(),
             wanting: Vec::new(),
         }

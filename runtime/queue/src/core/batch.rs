@@ -101,6 +101,8 @@ impl Core {
                 effects.purged.push(lane.number);
             }
             effects.purged.dedup();
+            lane.purging.0 -= pending.purging.0;
+            lane.purging.1 -= pending.purging.1;
             for sequence in &pending.ended {
                 lane.ending.remove(sequence);
                 effects.ended.push(JobId { lane: lane.number, sequence: *sequence });
@@ -108,6 +110,7 @@ impl Core {
             for sequence in pending.revealed {
                 self.reveal(index, sequence);
             }
+            self.count(index, pending.uncounted.0, pending.uncounted.1, false);
             self.trim(index);
             self.settle(index);
         }

@@ -23,10 +23,8 @@ use crate::core::stream::USABLE_BYTES;
 
 /// Extents at the front that are looked at together.
 const LOOKAHEAD: usize = 16;
-/// Refusals of room lead to a look for extents no more often than this.
-const PRESSED_EVERY_MS: u64 = 100;
-/// Room for others is looked for in the same journal no more often than this.
-const PASSED_EVERY_MS: u64 = 5_000;
+/// Room for others is looked for in the same journal no more often than in so many sweeps.
+const PASSED_EVERY: u64 = 5;
 /// Journal extents whose needed bytes are counted in a sweep.
 const COUNTED: usize = 64;
 
@@ -63,7 +61,8 @@ pub(crate) struct Cleaning {
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     tasks: VecDeque<(usize, Task)>,
-    pressed_at: u64,
+    /// Sweeps.
+    sweeps: u64,
     /// Where counting goes on: lane, extent.
     counted: (usize, usize),
 }
@@ -72,7 +71,7 @@ impl Core {
     pub(crate) fn wants_cleaning(&self) -> bool {
         !self.agenda.tasks.is_empty()
             || self.wanting.iter().any(|lane| self.lanes[*lane].wants_cleaning)
-            || (self.room_wanted && self.now >= self.agenda.pressed_at.saturating_add(PRESSED_EVERY_MS))
+            || (self.room_wanted && self.may_look)
     }
 
     /// The next step, if there is any.
@@ -86,9 +85,8 @@ impl Core {
                 self.start_pass(lane, GiveUp::Outcomes);
             }
         }
-        if self.room_wanted && self.agenda.tasks.is_empty() && self.now >= self.agenda.pressed_at.saturating_add(PRESSED_EVERY_MS) {
-            self.agenda.pressed_at = self.now;
-            self.room_wanted = false;
+        if self.room_wanted && self.may_look && self.agenda.tasks.is_empty() {
+            (self.room_wanted, self.may_look) = (false, false);
             self.look_for_room();
         }
         while let Some((lane, task)) = self.agenda.tasks.pop_front() {
@@ -138,6 +136,7 @@ impl Core {
         let now = self.now;
         self.keys.sweep(now);
         self.uniques.sweep(now);
+        self.agenda.sweeps += 1;
         self.count_needed();
         let is_idle = self.agenda.tasks.is_empty();
         for lane in 0..self.lanes.len() {
@@ -174,10 +173,10 @@ impl Core {
             }
         }
         for give_up in [GiveUp::Nothing, GiveUp::Outcomes, GiveUp::States] {
-            let rested = |lane: &usize| self.now >= self.lanes[*lane].passed_at.saturating_add(PASSED_EVERY_MS);
+            let rested = |lane: &usize| self.agenda.sweeps >= self.lanes[*lane].passed_at;
             let gains = (0..self.lanes.len()).filter(rested).map(|lane| (self.journal_gain(lane, give_up), lane));
             if let Some((_, lane)) = gains.filter(|(gain, _)| *gain > 0).max() {
-                self.lanes[lane].passed_at = self.now;
+                self.lanes[lane].passed_at = self.agenda.sweeps + PASSED_EVERY;
                 self.start_pass(lane, give_up);
                 return;
             }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::core::append::{How, Outcome};
 use crate::core::end::Ending;
 use crate::core::keys::Holder;
-use crate::core::lane::Traits;
+use crate::core::lane::{Traits, Until};
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused, STATE_KEEP_MS, Ticket};
 use crate::item::NewItem;
@@ -59,7 +59,7 @@ impl Core {
         if frees {
             self.free_keys(lane, before);
         }
-        self.lanes[lane].ending.insert(id.sequence, (JobState::Unknown, before.attempts));
+        self.lanes[lane].ending.insert(id.sequence, Until { state: JobState::Unknown, attempts: before.attempts, bytes: 0 });
         self.lanes[lane].pending.ended.push(id.sequence);
         self.settle(lane);
         Ok(self.gathering.number)

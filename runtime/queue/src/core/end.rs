@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::core::append::milliseconds;
 use crate::core::keys::Holder;
-use crate::core::lane::{Letter, Phase, Traits};
+use crate::core::lane::{Letter, Phase, Traits, Until};
 use crate::core::room::reserved_for;
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused};
@@ -71,9 +71,11 @@ impl Core {
             JobState::Queued
         };
         if !ending.void {
-            self.lanes[lane].ending.insert(sequence, (before, attempts));
+            self.lanes[lane].ending.insert(sequence, Until { state: before, attempts, bytes: traits.bytes });
             self.lanes[lane].pending.ended.push(sequence);
         }
+        self.lanes[lane].pending.uncounted.0 += 1;
+        self.lanes[lane].pending.uncounted.1 += traits.bytes;
         self.tell_keys(lane, sequence, traits, holds.then_some(kept_keys));
         self.forget_running(lane, sequence, traits);
         if letter {
@@ -112,7 +114,6 @@ impl Core {
         for loaded in &mut self.lanes[lane].loaded {
             loaded.items.remove(&sequence);
         }
-        self.count(lane, 1, traits.bytes, false);
     }
 
     /// A job's content is not needed any more once the batch is durable.

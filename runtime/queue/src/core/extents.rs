@@ -31,7 +31,7 @@ pub(crate) struct Extents {
     free: u64,
     total: u64,
     quarantined: u64,
-    /// Most that may be in use, whatever the files hold.
+    /// Most that may be promised, whatever the files hold.
     most: u64,
 }
 
@@ -92,16 +92,15 @@ impl Extents {
         true
     }
 
-    /// Takes one into use.
+    /// Takes one into use. Files beyond the limit, left from a higher one, come last: they are to become free.
     pub(crate) fn allocate(&mut self) -> Option<Position> {
-        if self.free == 0 || self.total - self.free >= self.most {
-            return None;
-        }
         let has_free = |file: &Option<File>| file.as_ref().is_some_and(|file| file.free > 0);
-        if !self.files.get(self.current).is_some_and(has_free) {
-            // The one with the most to give, the first of equals: what follows lies together, and trailing files stay free.
-            let free = |file: &Option<File>| file.as_ref().map_or(0, |file| file.free);
-            self.current = (0..self.files.len()).rev().max_by_key(|number| free(&self.files[*number]))?;
+        if !self.files.get(self.current).is_some_and(has_free) || self.total > self.most {
+            // The one with the most to give, the first of equals: what follows lies together.
+            let within = usize::try_from(self.most.div_ceil(u64::from(self.per_file))).unwrap_or(usize::MAX);
+            let worth = |number: usize| (number < within, self.files[number].as_ref().map_or(0, |file| file.free));
+            let numbers = (0..self.files.len()).rev().filter(|number| has_free(&self.files[*number]));
+            self.current = numbers.max_by_key(|number| worth(*number))?;
         }
         let number = self.current;
         let file = self.files[number].as_mut()?;
@@ -161,10 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_is_handed_out() {
-        let mut extents = Extents::new(4, 2);
-        extents.add_file(0, 4);
-        assert!(extents.allocate().is_some() && extents.allocate().is_some());
-        assert_eq!((extents.allocate(), extents.free()), (None, 0));
+    fn what_lies_beyond_the_limit_is_used_last_and_not_counted() {
+        let mut extents = Extents::new(2, 4);
+        (0..3).for_each(|file| extents.add_file(file, 2));
+        assert_eq!(extents.usable(), 4);
+        let taken: Vec<_> = (0..5).filter_map(|_| extents.allocate()).collect();
+        assert!(taken[..4].iter().all(|position| *position < 4) && taken[4] >= 4, "{taken:?}");
     }
 }

@@ -22,8 +22,8 @@ impl Core {
             let (has_outcome, outcome_gone) = entry.map_or((false, false), |entry| (entry.has_outcome(), entry.outcome_gone()));
             Some(Job { id, lane: of.name.clone(), state, attempts, has_outcome, outcome_gone })
         };
-        if let Some((state, attempts)) = of.ending.get(&id.sequence) {
-            return job(*state, *attempts, None);
+        if let Some(until) = of.ending.get(&id.sequence) {
+            return job(until.state, until.attempts, None);
         }
         match of.jobs.get(&id.sequence) {
             Some(JobEntry { phase: Phase::Hidden, .. }) => return None,

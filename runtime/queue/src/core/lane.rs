@@ -87,6 +87,15 @@ pub(crate) struct Letter {
     pub(crate) kept: Option<u64>,
 }
 
+/// What a job is as long as its end is not durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    pub(crate) state: JobState,
+    pub(crate) attempts: u32,
+    /// Content bytes; 0 where the job had ended before.
+    pub(crate) bytes: u64,
+}
+
 /// Jobs that were purged together.
 #[derive(Debug)]
 pub(crate) struct Purge {
@@ -186,6 +195,10 @@ pub(crate) struct Pending {
     pub(crate) ended: Vec<u64>,
     /// Items whose content is not needed any more; the kept extent it stands in, if it does.
     pub(crate) over: Vec<(u64, Option<u64>)>,
+    /// Jobs that count in queue and tenant until their end is durable: how many, and their content bytes.
+    pub(crate) uncounted: (u64, u64),
+    /// Of these, purged ones.
+    pub(crate) purging: (u64, u64),
     /// As `over`, for whole extents: serial, and how many in it.
     pub(crate) purged: Vec<(u64, u32)>,
     /// Emitted items that exist now.
@@ -222,8 +235,10 @@ pub(crate) struct Lane {
     pub(crate) cursor: u64,
     pub(crate) jobs: BTreeMap<u64, JobEntry>,
     pub(crate) letters: BTreeMap<u64, Letter>,
+    /// Jobs purged, and their content bytes, as long as that is not durable.
+    pub(crate) purging: (u64, u64),
     /// Jobs whose end is decided but not durable, and what they are until then.
-    pub(crate) ending: BTreeMap<u64, (JobState, u32)>,
+    pub(crate) ending: BTreeMap<u64, Until>,
     /// Jobs in `jobs` by order value.
     pub(crate) orders: HashMap<u64, BTreeSet<u64>>,
     /// Leases of jobs at work, by the time they run out.
@@ -261,7 +276,7 @@ pub(crate) struct Lane {
     pub(crate) waits_since: u64,
     /// Records that were held up because its journal was full.
     pub(crate) wants_cleaning: bool,
-    /// When a pass over its journal was last begun to make room for others.
+    /// In which sweep its journal may be passed over again to make room for others.
     pub(crate) passed_at: u64,
     pub(crate) appended: u64,
     pub(crate) ended: [u64; JobState::ALL.len()],
@@ -281,6 +296,7 @@ impl Lane {
             cursor: 1,
             jobs: BTreeMap::new(),
             letters: BTreeMap::new(),
+            purging: (0, 0),
             ending: BTreeMap::new(),
             orders: HashMap::new(),
             leases: BTreeSet::new(),

@@ -8,7 +8,7 @@ use crate::core::write::Purpose;
 use crate::core::{Core, Refused};
 use crate::format::{Draft, EXTENT_BYTES};
 use crate::item::Hash;
-use crate::job::JobId;
+use crate::job::{JobId, JobState};
 use crate::limits::{Full, WhichLimit};
 use crate::record::{JournalRecord, Stream};
 use crate::status::LaneStatus;
@@ -67,14 +67,16 @@ impl Lane {
         let loaded = self.loaded.iter().filter_map(|loaded| loaded.items.values().next()).map(|item| item.appended_at);
         let waiting = self.items.extents.iter().find(|extent| extent.live_bytes > 0 || extent.live > 0).map(|extent| extent.time);
         let oldest = oldest.chain(loaded.min().or(waiting)).filter(|at| *at > 0).min();
+        let ends = |state| self.ending.values().filter(|until| until.state == state).count() as u64;
+        let ending_bytes: u64 = self.ending.values().map(|until| until.bytes).sum();
         LaneStatus {
             name: self.name.clone(),
             number: self.number,
-            waiting: self.waiting(),
+            waiting: self.waiting() + ends(JobState::Queued) + self.purging.0,
             set_aside: aside.by_ref().count() as u64,
-            running: self.running,
-            dead: self.letters.len() as u64,
-            bytes: self.bytes,
+            running: self.running + ends(JobState::Running),
+            dead: self.letters.keys().filter(|sequence| !self.ending.contains_key(sequence)).count() as u64,
+            bytes: self.bytes + ending_bytes + self.purging.1,
             disk: self.held() * EXTENT_BYTES as u64,
             oldest_age: oldest.filter(|_| self.unended > self.hidden).map(|at| Duration::from_millis(now.saturating_sub(at))),
             paused: self.paused,

@@ -67,6 +67,10 @@ impl Core {
         of.loaded = Default::default();
         of.ended[JobState::Purged as usize] += count;
         of.pending.work = true;
+        of.pending.uncounted.0 += count;
+        of.pending.uncounted.1 += content;
+        of.pending.purging = (of.pending.purging.0 + count, of.pending.purging.1 + content);
+        of.purging = (of.purging.0 + count, of.purging.1 + content);
         let is_in = |sequence: u64| is_in(&ranges, sequence);
         let holder = u32::try_from(lane).unwrap_or(u32::MAX);
         if self.keys.len() > 0 {
@@ -77,7 +81,6 @@ impl Core {
         }
         self.counters.ended += count;
         self.lanes[lane].purges.push(Purge { number, until, ticket, ranges, bytes });
-        self.count(lane, count, content, false);
         self.settle(lane);
         Ok(count)
     }

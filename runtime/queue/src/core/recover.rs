@@ -30,6 +30,10 @@ const SERIAL_JUMP: u64 = 1 << 32;
 pub(crate) trait Source: ReadExtent {
     /// Fills `buffer` from an extent.
     fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()>;
+    /// Whether the end of an extent was not there.
+    fn was_cut(&self, _position: Position) -> bool {
+        false
+    }
     /// Every extent there is.
     fn positions(&self) -> Vec<Position>;
 }

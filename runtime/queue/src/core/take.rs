@@ -9,13 +9,15 @@ use crate::core::end::Ending;
 use crate::core::lane::{JobEntry, Loaded, MOST_SET_ASIDE, Phase, Traits};
 use crate::core::lookup::{Plan, Record};
 use crate::core::write::place;
-use crate::core::{Core, Refused};
+use crate::core::{Core, Refused, Ticket};
 use crate::format::{Kind, decode_item};
 use crate::item::{Key, TakeFrom, Waits};
 use crate::job::{JobId, JobState};
 use crate::record::{ItemRecord, Stream};
 use crate::store::StoreError;
 
+/// Remarks kept in memory.
+const MOST_REMARKS: usize = 100;
 /// Lanes whose read items are kept in memory.
 const MOST_LOADED: usize = 64;
 /// What those are told whose item cannot be read any more.
@@ -44,6 +46,7 @@ pub(crate) enum Step {
     Nothing {
         waits: Waits,
         ready_at: Option<u64>,
+        ticket: Ticket,
     },
     /// The journal must be cleaned before expired items can be ended.
     Later,
@@ -61,7 +64,8 @@ impl Core {
     /// Takes what can be taken now.
     pub(crate) fn take(&mut self, from: &TakeFrom) -> Result<Step, StoreError> {
         self.check()?;
-        let nothing = |waits, ready_at| Ok(Step::Nothing { waits, ready_at });
+        let committed = self.committed;
+        let nothing = |waits, ready_at| Ok(Step::Nothing { waits, ready_at, ticket: committed });
         let Some(lane) = self.find_lane(&from.lane) else { return nothing(Waits::Empty, None) };
         if let Some(waits) = self.stopped(lane) {
             self.lanes[lane].change_waits(waits, self.now);
@@ -84,7 +88,9 @@ impl Core {
         }
         let (waits, ready_at) = self.waits(lane);
         self.lanes[lane].change_waits(waits, self.now);
-        if taken.is_empty() { nothing(waits, ready_at) } else { Ok(Step::Items(taken)) }
+        // Items that expired are ended when it is said that there is nothing.
+        let ticket = if self.lanes[lane].dirty { self.gathering.number } else { self.committed };
+        Ok(if taken.is_empty() { Step::Nothing { waits, ready_at, ticket } } else { Step::Items(taken) })
     }
 
     /// Why nothing at all is handed out.
@@ -282,6 +288,10 @@ impl Core {
             Box::new(Traits { appended_at: 0, expires_at: None, order: None, keys: Vec::new(), unique: None, bytes: average })
         });
         let outcome = Some(Bytes::from_static(DAMAGED.as_bytes()));
+        if self.recovered.remarks.len() < MOST_REMARKS {
+            let id = self.id(lane, sequence);
+            self.recovered.remarks.push(format!("the stored copy of {id} cannot be read: it ended as dead"));
+        }
         let ending = Ending { outcome, frees_keys: false, ..Ending::unexecuted(JobState::Dead) };
         self.end(lane, sequence, &traits, ending)
     }

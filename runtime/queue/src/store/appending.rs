@@ -74,17 +74,20 @@ impl Store {
                     own_share: true,
                 }));
             }
-            let mut shed = 0;
+            let (mut shed, mut last) = (0, 0);
             for id in oldest {
                 let Ok(item) = self.waiting_item(id).await else { continue };
                 match shared.commanded(|core| core.shed(id, &item)).await {
-                    Ok(_) | Err(StoreError::WrongState(_) | StoreError::NotFound) => shed += 1,
+                    Ok(ticket) => (shed, last) = (shed + 1, ticket),
+                    Err(StoreError::WrongState(_) | StoreError::NotFound) => shed += 1,
                     Err(error) => return Err(error),
                 }
             }
             if shed == 0 {
                 return Err(StoreError::Damaged);
             }
+            // They count until their end is durable.
+            shared.durable(last).await?;
         }
     }
 

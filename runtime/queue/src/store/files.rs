@@ -13,13 +13,17 @@ use crate::core::lookup::ReadExtent;
 use crate::core::recover::Source;
 use crate::core::stream::Write;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{EXTENT_BYTES, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number};
+use crate::format::{
+    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
+};
 use crate::status::Recovered;
 use crate::store::StoreError;
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+/// How often a read is tried.
+const READS: u32 = 3;
 
 struct OpenFile {
     file: Arc<dyn DiskFile>,
@@ -33,6 +37,8 @@ pub(crate) struct Files {
     per_file: u32,
     disk_limit: u64,
     open: RwLock<BTreeMap<u32, OpenFile>>,
+    /// First position of a file that was cut short from which on it had nothing, or a part.
+    cut: RwLock<Vec<(Position, Position)>>,
 }
 
 fn unusable(what: &str, error: &io::Error) -> StoreError {
@@ -56,7 +62,7 @@ impl Files {
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default() };
+        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), cut: RwLock::default() };
         let last = numbers.iter().copied().max();
         for (number, file) in opened {
             files.adopt(number, file, &mut report);
@@ -65,7 +71,10 @@ impl Files {
             report.missing_files.push(file_name(number));
         }
         if let Err(error) = files.make_missing() {
-            report.remarks.push(format!("not all of disk_limit could be allocated: {error}; it is tried again"));
+            report.remarks.push(format!("files could not be made: {error}"));
+        }
+        if files.is_incomplete() {
+            report.remarks.push("the volume has no space for all of disk_limit: the rest is made later".to_owned());
         }
         Ok((files, report))
     }
@@ -83,6 +92,10 @@ impl Files {
         let wanted = self.wanted(number);
         if bytes < wanted {
             report.remarks.push(format!("{name} was {bytes} bytes long, not {wanted}; it was filled up"));
+            let position = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
+            let first = u64::from(number) * u64::from(self.per_file);
+            let cut = (position(first + bytes / EXTENT), position(first + wanted / EXTENT));
+            self.cut.write().unwrap_or_else(PoisonError::into_inner).push(cut);
             while bytes < wanted {
                 let piece = (wanted - bytes).min(EXTENT - bytes % EXTENT);
                 if let Err(error) = file.write_at(&ZEROS[..usize::try_from(piece).unwrap_or(EXTENT_BYTES)], bytes) {
@@ -202,6 +215,23 @@ impl Files {
     }
 }
 
+/// Whether an error says that the volume has no space.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Reads, and again where the system says that it cannot: what is given up here is lost.
+fn read_at(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    for _ in 1..READS {
+        match file.read_at(buffer, offset) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(error),
+            Err(_) => {}
+        }
+    }
+    file.read_at(buffer, offset)
+}
+
 /// Why a batch is not written.
 #[derive(Debug)]
 pub(crate) enum WriteError {
@@ -219,10 +249,13 @@ fn head(
     if is_there {
         let mut bytes = vec![0; HEAD_BYTES];
         let read = disk.open(HEAD_NAME).and_then(|file| file.read_at(&mut bytes, 0));
-        match read.map_err(|error| error.to_string()).and_then(|()| StoreHead::decode(&bytes).map_err(|fault| fault.to_string())) {
-            Ok(head) => return Ok(head),
-            Err(what) if !files.is_empty() => report.remarks.push(format!("the file head cannot be used: {what}; it was made again")),
-            Err(_) => {}
+        match read.map(|()| StoreHead::decode(&bytes)) {
+            Ok(Ok(head)) => return Ok(head),
+            // Whatever it is, this program would only damage it.
+            Ok(Err(fault @ Fault::Version(_))) => return Err(StoreError::Unusable(format!("the store cannot be used: {fault}"))),
+            Ok(Err(fault)) if !files.is_empty() => report.remarks.push(format!("the file head cannot be used: {fault}; it was made again")),
+            Err(error) if !files.is_empty() => report.remarks.push(format!("the file head cannot be read: {error}; it was made again")),
+            _ => {}
         }
     } else if !files.is_empty() {
         report.remarks.push("the file head was missing; it was made again".to_owned());
@@ -240,8 +273,15 @@ fn head(
         file.sync()?;
         disk.sync_folder()
     });
-    made.map_err(|error| unusable("the file head cannot be made", &error))?;
-    Ok(head)
+    match made {
+        Ok(()) => Ok(head),
+        // What it says can be found again, so a full volume need not stop anybody.
+        Err(error) if is_full(&error) => {
+            report.remarks.push(format!("the file head could not be made: {error}"));
+            Ok(head)
+        }
+        Err(error) => Err(unusable("the file head cannot be made", &error)),
+    }
 }
 
 /// The store that the first readable extent of a file belongs to.
@@ -258,7 +298,7 @@ impl ReadExtent for Files {
     fn read_extent(&self, position: Position) -> io::Result<Vec<u8>> {
         let (file, at) = self.file(position)?;
         let mut content = vec![0; EXTENT_BYTES];
-        file.read_at(&mut content, at)?;
+        read_at(file.as_ref(), &mut content, at)?;
         Ok(content)
     }
 }
@@ -266,7 +306,11 @@ impl ReadExtent for Files {
 impl Source for Files {
     fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
         let (file, at) = self.file(position)?;
-        file.read_at(buffer, at + offset as u64)
+        read_at(file.as_ref(), buffer, at + offset as u64)
+    }
+    fn was_cut(&self, position: Position) -> bool {
+        let cut = self.cut.read().unwrap_or_else(PoisonError::into_inner);
+        cut.iter().any(|(from, to)| (*from..*to).contains(&position))
     }
     fn positions(&self) -> Vec<Position> {
         let open = self.read_open();

@@ -29,7 +29,8 @@ impl Store {
             });
             match step.await? {
                 Step::Items(taken) => return Ok(Take::Items(taken.into_iter().map(|taken| self.leased(taken)).collect())),
-                Step::Nothing { waits, ready_at } => {
+                Step::Nothing { waits, ready_at, ticket } => {
+                    shared.durable(ticket).await?;
                     let now = shared.core().now;
                     let ready_in = ready_at.map(|at| Duration::from_millis(at.saturating_sub(now)));
                     return Ok(Take::Nothing { waits, ready_in });

@@ -4,7 +4,6 @@
 //! What is queued while a batch is synced is the next batch. A full volume (copy-on-write ones can be, also below files that are
 //! allocated) holds the batch back until there is space; any other failure stops the store for good.
 
-use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use crate::core::Core;
 use crate::core::batch::Batch;
 use crate::status::Health;
 use crate::store::StoreError;
-use crate::store::files::WriteError;
+use crate::store::files::{WriteError, is_full};
 use crate::store::shared::{Shared, ring};
 
 /// How often time is looked at when nothing else happens.
@@ -20,7 +19,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a full volume is left alone before the batch is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Keys are swept, and letters looked at, so often.
-const SWEEP_MS: u64 = 1_000;
+const SWEEP: Duration = Duration::from_secs(1);
+/// Extents are looked for because room was refused so often.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a round of the writer came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,8 @@ pub(crate) enum Round {
 pub(crate) struct Writer {
     /// A batch that could not be written for want of space.
     held: Option<Batch>,
-    swept_at: u64,
+    swept: Option<Instant>,
+    looked: Option<Instant>,
 }
 
 impl Writer {
@@ -76,7 +78,7 @@ impl Writer {
                     drop(core);
                     return self.failed(shared);
                 }
-                self.look_at_time(&mut core);
+                self.look_at_time(&mut core, shared.by_hand);
                 core.collect()
             }
         };
@@ -98,13 +100,13 @@ impl Writer {
         Round::Failed
     }
 
-    fn look_at_time(&mut self, core: &mut Core) {
+    fn look_at_time(&mut self, core: &mut Core, by_hand: bool) {
         let lanes = core.lose_overdue();
         core.void_some();
-        if core.now >= self.swept_at.saturating_add(SWEEP_MS) || self.swept_at == 0 {
-            self.swept_at = core.now;
+        if is_due(&mut self.swept, SWEEP, by_hand) {
             core.sweep();
         }
+        core.may_look |= is_due(&mut self.looked, LOOK, by_hand);
         for notify in Shared::work(core, &lanes) {
             ring(&notify);
         }
@@ -145,14 +147,19 @@ impl Writer {
     }
 }
 
+/// Whether so much time went by since the last time; always if there is no time but the one that is set.
+fn is_due(last: &mut Option<Instant>, every: Duration, by_hand: bool) -> bool {
+    let due = by_hand || last.is_none_or(|last| last.elapsed() >= every);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
+}
+
 fn pause(shared: &Shared, time: Duration) {
     let core = shared.core();
     let waited = shared.wake.wait_timeout_while(core, time, |_| !shared.is_closing());
     drop(waited.unwrap_or_else(PoisonError::into_inner));
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn note_full(shared: &Shared, full: bool) {

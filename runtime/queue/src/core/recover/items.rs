@@ -20,8 +20,6 @@ use crate::format::{
 use crate::item::Unique;
 use crate::record::{ExtentHeader, Footer, FooterItem};
 
-/// Items that may be missing between two of an extent: more is not believed.
-const MOST_LOST: u32 = 1 << 16;
 /// Most footers are within this.
 const FOOTER_GUESS: usize = 1024;
 
@@ -187,27 +185,29 @@ impl Core {
         facts: &mut Facts,
         notebook: &mut Notebook,
     ) -> Vec<(u64, u64)> {
-        let mut newest = std::collections::BTreeMap::new();
+        let mut found = Vec::new();
         let count = headers.len();
         for (index, header) in headers.into_iter().enumerate() {
             let Some(contents) = self.contents(source, &header, index + 1 == count, notebook) else { continue };
             self.extents.hold(header.position);
             let of = &mut self.lanes[lane].kept;
-            let mut items = contents.footer.items;
-            let doubtful = items.last().map(|item| item.sequence);
             of.extents.push_back(KeptExtent { serial: header.serial, position: header.position, items: Vec::new(), live: 0 });
             of.next_ordinal = header.first + 1;
             of.open = contents.tail.map(|tail| Open::resume(&header, tail));
-            for item in &items {
+            for item in &contents.footer.items {
                 of.push(header.serial, item.sequence, item.offset);
             }
-            if let Some(sequence) = doubtful
-                && !self.is_whole(source, self.plan_kept(lane, header.serial, sequence), sequence)
+            found.push((header.serial, contents.footer.items));
+        }
+        let mut newest = std::collections::BTreeMap::new();
+        for (serial, mut items) in found {
+            // A copy that was not finished does not count: the item is still where it was.
+            if let Some(sequence) = items.last().map(|item| item.sequence)
+                && !self.is_whole(source, self.plan_kept(lane, serial, sequence), sequence)
             {
-                // A copy that was not finished does not count: the item is still where it was.
                 items.pop();
             }
-            newest.extend(items.into_iter().map(|item| (item.sequence, (header.serial, item))));
+            newest.extend(items.into_iter().map(|item| (item.sequence, (serial, item))));
         }
         let mut copies = Vec::new();
         for (sequence, (serial, item)) in newest {

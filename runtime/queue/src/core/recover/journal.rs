@@ -74,6 +74,8 @@ impl Core {
             if newest == Some(header.serial) {
                 self.lanes[lane].journal.next_ordinal = header.first + 1;
             }
+            // A file that was cut may have held more than is seen to be torn.
+            facts.is_suspect |= source.was_cut(header.position);
             let Ok(content) = source.read_extent(header.position) else {
                 facts.is_suspect = true;
                 notebook.report.remarks.push(format!("extent {} cannot be read: part of a journal is lost", header.position));
