@@ -3,7 +3,8 @@
 //! The whole extent is looked at, not only what joins up: behind a damaged frame the search goes on in steps of [`ALIGNMENT`] until
 //! something valid is found, and everything valid is used. What is missing in between was either lost by a write that was not finished
 //! when the machine stopped (torn: it was never acknowledged), or was durable and is damaged. Invariant 3 of the format tells them
-//! apart: a gap is torn if what follows it belongs to the last batch and is not its beginning, or if nothing follows.
+//! apart: a gap is torn if what follows it is the rest of the last batch before the machine stopped, or if nothing follows. So that this
+//! stays known, the first batch after such a start leaves out a number.
 
 use crate::format::footer::decode_footer;
 use crate::format::fragment::{Fragment, Frame};
@@ -62,11 +63,19 @@ pub fn scan<'a>(extent: &'a [u8], header: &ExtentHeader) -> Scan<'a> {
         return found;
     }
     for gap in &mut found.gaps {
-        let behind = found.fragments.iter().find(|fragment| fragment.offset > gap.offset);
-        gap.torn = behind.is_some_and(|fragment| fragment.piece.batch == found.last_batch && !fragment.piece.begins);
+        gap.torn = is_torn(gap.offset, &found.fragments);
     }
     torn_end(&mut found, extent, header.serial);
     found
+}
+
+/// Whether a gap was left by a write that was not finished: what follows is the rest of that batch, and no other batch was written
+/// behind it, or one whose number says so ([`crate::format::Tail::resume`] leaves one out).
+fn is_torn(gap: usize, fragments: &[Fragment<'_>]) -> bool {
+    let behind = &fragments[fragments.partition_point(|fragment| fragment.offset < gap)..];
+    let Some(rest) = behind.first().filter(|fragment| !fragment.piece.begins) else { return false };
+    let next = behind.iter().find(|fragment| fragment.piece.batch != rest.piece.batch);
+    next.is_none_or(|next| next.piece.batch > rest.piece.batch.saturating_add(1))
 }
 
 /// The last write may have left a frame without all of its payload: it is counted, and its number not used again.
