@@ -1,7 +1,7 @@
 //! The bytes on disk, format version 1: encoding and decoding, and nothing else. No I/O, no clock, no state of a store.
 //!
 //! ```text
-//! head          4 KiB   magic, version, store id, extent bytes, file bytes, checksum
+//! head          4 KiB   magic, version, store id, extent bytes, file bytes, disk limit, checksum
 //! extents-NNNN  file bytes, allocated whole; extent `index` stands at index * 64 KiB
 //!
 //! extent  | header, one sector | fragment | fragment | … free … | footer, when sealed |
@@ -25,7 +25,8 @@
 //! go; then [`Tail::append`] for each [`Draft`], which answers how much of it is in: where it answers `None` or less than all, [`Tail::seal`]
 //! and go on in the next extent of the stream with the same draft. All of it goes into one buffer that is written in one piece.
 //!
-//! Reading: [`decode_header`]; [`footer_bytes`] and [`decode_footer`] of a sealed extent; [`scan`] of an open or damaged one, [`Join`] for
+//! Reading: [`decode_header`]; [`footer_bytes`] and [`decode_footer`] of a sealed extent; [`scan`] of an open or damaged one
+//! and [`scan_last`] of one that the last write may have sealed, [`Join`] for
 //! records over several extents, then [`decode_item`] or [`decode_journal`]. One record alone: [`Fragment::decode`] at its offset;
 //! [`decode_item_head`] and [`decode_job`] read what stands in its first fragment.
 //!
@@ -53,7 +54,7 @@ pub use header::{decode_header, encode_header};
 pub use item::{decode_item, decode_item_head};
 pub use join::Join;
 pub use journal::{META_HEAD_BYTES, MOST_JOB_HEAD_BYTES, decode_job, decode_journal};
-pub use scan::{Gap, Scan, scan};
+pub use scan::{Gap, Scan, scan, scan_last};
 pub use tail::{Draft, LEAST_ENTRY_BYTES, LEAST_ITEM_HEAD_BYTES, MOST_ENTRY_BYTES, MOST_ITEM_HEAD_BYTES, Tail, record_disk_bytes};
 
 /// The version this code writes.

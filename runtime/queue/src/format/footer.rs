@@ -4,7 +4,7 @@
 //! entries: flags u8 | offset u16 | content bytes varint | sequence u64? (else the one before plus one)
 //!          | ties, as in the item, but the business key with the time until which it is taken
 //! trailer, 32 bytes: earliest expiry u64 (all ones: none) | bytes of entries u16 | number of entries u16 | end u16 | version u8
-//!                    | zeros | mark u32 | checksum u32
+//!                    | batch u16 | zeros | mark u32 | checksum u32
 //! ```
 //! The first entry counts from the header's `first`. A journal's footer has no entries: it says that the extent is complete.
 
@@ -36,6 +36,8 @@ pub(super) struct Trailer {
     pub(super) serial: u64,
     pub(super) entries: u16,
     pub(super) end: u16,
+    /// Which write sealed it.
+    pub(super) batch: u16,
     pub(super) earliest_expiry: Option<u64>,
 }
 
@@ -48,6 +50,7 @@ pub(super) fn put(out: &mut Vec<u8>, entries: &[u8], trailer: &Trailer) {
     out.extend_from_slice(&trailer.entries.to_le_bytes());
     out.extend_from_slice(&trailer.end.to_le_bytes());
     out.push(VERSION);
+    out.extend_from_slice(&trailer.batch.to_le_bytes());
     out.resize(begin + entries.len() + MARK_AT, 0);
     out.extend_from_slice(&MARK);
     let checksum = checksum(trailer.serial, &out[begin..]);
@@ -74,6 +77,11 @@ pub fn footer_bytes(end: &[u8]) -> Result<usize, Fault> {
 
 /// From the end of an extent, at least as long as [`footer_bytes`] says. `Blank`: there is no footer, or an earlier use left it.
 pub fn decode_footer(end: &[u8], header: &ExtentHeader) -> Result<Footer, Fault> {
+    decode_sealed(end, header).map(|(footer, _)| footer)
+}
+
+/// As [`decode_footer`], and with which batch it came.
+pub(super) fn decode_sealed(end: &[u8], header: &ExtentHeader) -> Result<(Footer, u16), Fault> {
     let bytes = footer_bytes(end)?;
     let footer = end.len().checked_sub(bytes).map(|at| &end[at..]).ok_or(Fault::Cut)?;
     let (checked, sum) = footer.split_at(bytes - 4);
@@ -84,7 +92,7 @@ pub fn decode_footer(end: &[u8], header: &ExtentHeader) -> Result<Footer, Fault>
     let mut trailer = Input::new(trailer);
     let expiry = trailer.u64()?;
     trailer.u16()?;
-    let (count, end, version) = (trailer.u16()?, trailer.u16()?, trailer.u8()?);
+    let (count, end, version, batch) = (trailer.u16()?, trailer.u16()?, trailer.u8()?, trailer.u16()?);
     if version != VERSION {
         return Err(Fault::Version(version));
     }
@@ -106,7 +114,7 @@ pub fn decode_footer(end: &[u8], header: &ExtentHeader) -> Result<Footer, Fault>
     if !input.rest().is_empty() {
         return Err(Fault::Invalid("length"));
     }
-    Ok(Footer { end, earliest_expiry: (expiry != NO_EXPIRY).then_some(expiry), items })
+    Ok((Footer { end, earliest_expiry: (expiry != NO_EXPIRY).then_some(expiry), items }, batch))
 }
 
 fn entry(input: &mut Input<'_>, before: u64) -> Result<FooterItem, Fault> {

@@ -6,7 +6,7 @@
 //! apart: a gap is torn if what follows it is the rest of the last batch before the machine stopped, or if nothing follows. So that this
 //! stays known, the first batch after such a start leaves out a number.
 
-use crate::format::footer::decode_footer;
+use crate::format::footer::decode_sealed;
 use crate::format::fragment::{Fragment, Frame};
 use crate::format::{ALIGNMENT, EXTENT_BYTES, Fault, HEADER_BYTES};
 use crate::record::{ExtentHeader, Footer};
@@ -35,14 +35,27 @@ pub struct Scan<'a> {
     pub end: usize,
     /// If it was sealed.
     pub footer: Option<Footer>,
+    /// All of it came with one write. What that write sealed before is in doubt if this one is.
+    pub one_batch: bool,
     /// The highest number of a batch seen anywhere in it: the next one is larger.
     pub last_batch: u16,
 }
 
-/// Looks at an extent whose header was read. `extent` is all of it, or as much as there is in a file that is too short.
+/// Looks at an extent whose header was read. `extent` is all of it, or as much as there is in a file that is too short. What was sealed
+/// is taken to be durable as a whole.
 pub fn scan<'a>(extent: &'a [u8], header: &ExtentHeader) -> Scan<'a> {
-    let footer = if extent.len() == EXTENT_BYTES { decode_footer(extent, header).ok() } else { None };
-    let limit = footer.as_ref().map_or(extent.len().min(EXTENT_BYTES), |footer| usize::from(footer.end));
+    look(extent, header, false)
+}
+
+/// As [`scan`], of an extent that the last write before the machine stopped may have sealed: its footer may have reached the disk without
+/// everything that it names.
+pub fn scan_last<'a>(extent: &'a [u8], header: &ExtentHeader) -> Scan<'a> {
+    look(extent, header, true)
+}
+
+fn look<'a>(extent: &'a [u8], header: &ExtentHeader, in_doubt: bool) -> Scan<'a> {
+    let sealed = if extent.len() == EXTENT_BYTES { decode_sealed(extent, header).ok() } else { None };
+    let limit = sealed.as_ref().map_or(extent.len().min(EXTENT_BYTES), |(footer, _)| usize::from(footer.end));
     let extent = &extent[..limit];
     let mut found = Scan { end: HEADER_BYTES, ..Scan::default() };
     while let Some(fragment) = next_valid(extent, header.serial, found.end, found.last_batch) {
@@ -53,29 +66,33 @@ pub fn scan<'a>(extent: &'a [u8], header: &ExtentHeader) -> Scan<'a> {
         found.end = fragment.end().next_multiple_of(ALIGNMENT);
         found.fragments.push(fragment);
     }
-    if footer.is_some() {
-        // Where every batch is over, no gap is torn.
-        if found.end < limit {
-            found.gaps.push(gap(extent, header.serial, found.end, limit));
-            found.end = limit;
-        }
-        found.footer = footer;
-        return found;
+    let seal = sealed.as_ref().map(|(_, batch)| *batch);
+    if seal.is_some() && found.end < limit {
+        found.gaps.push(gap(extent, header.serial, found.end, limit));
+        found.end = limit;
     }
     for gap in &mut found.gaps {
-        gap.torn = is_torn(gap.offset, &found.fragments);
+        gap.torn = is_torn(gap.offset, &found.fragments, seal, in_doubt || seal.is_none());
     }
-    torn_end(&mut found, extent, header.serial);
+    let first = found.fragments.first().map(|fragment| fragment.piece.batch);
+    found.one_batch = first.is_none_or(|first| first == found.last_batch && seal.is_none_or(|seal| seal == first));
+    match sealed {
+        Some((footer, _)) => found.footer = Some(footer),
+        None => torn_end(&mut found, extent, header.serial),
+    }
     found
 }
 
-/// Whether a gap was left by a write that was not finished: what follows is the rest of that batch, and no other batch was written
-/// behind it, or one whose number says so ([`crate::format::Tail::resume`] leaves one out).
-fn is_torn(gap: usize, fragments: &[Fragment<'_>]) -> bool {
+/// Whether a gap was left by a write that was not finished. What follows it must be the rest of that batch, and behind that either
+/// nothing of a later batch, if the batch may be the last, or one whose number says so ([`crate::format::Tail::resume`] leaves one out).
+fn is_torn(gap: usize, fragments: &[Fragment<'_>], seal: Option<u16>, may_be_last: bool) -> bool {
     let behind = &fragments[fragments.partition_point(|fragment| fragment.offset < gap)..];
-    let Some(rest) = behind.first().filter(|fragment| !fragment.piece.begins) else { return false };
-    let next = behind.iter().find(|fragment| fragment.piece.batch != rest.piece.batch);
-    next.is_none_or(|next| next.piece.batch > rest.piece.batch.saturating_add(1))
+    let mut batches = behind.iter().map(|fragment| fragment.piece.batch).chain(seal);
+    if behind.first().is_some_and(|fragment| fragment.piece.begins) {
+        return false;
+    }
+    let Some(of_gap) = batches.next() else { return false };
+    batches.find(|batch| *batch != of_gap).map_or(may_be_last, |next| next > of_gap.saturating_add(1))
 }
 
 /// The last write may have left a frame without all of its payload: it is counted, and its number not used again.

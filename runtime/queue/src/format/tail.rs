@@ -196,7 +196,7 @@ impl Tail {
         let footer = self.entries.len() + TRAILER_BYTES;
         let free = (EXTENT_BYTES - footer).saturating_sub(self.offset);
         out.resize(out.len() + free, 0);
-        let Tail { serial, entry_count: entries, earliest_expiry, .. } = self;
-        footer::put(out, &self.entries, &Trailer { serial, entries, end: self.offset as u16, earliest_expiry });
+        let Tail { serial, batch, entry_count: entries, earliest_expiry, .. } = self;
+        footer::put(out, &self.entries, &Trailer { serial, entries, end: self.offset as u16, batch, earliest_expiry });
     }
 }
