@@ -48,7 +48,7 @@ fn through_the_store(settings: &Settings, at_once: usize) -> Result<Figure> {
         let mut left = items;
         while left > 0 {
             let taken = pile.runtime.block_on(take(&pile.store, &lane[0], at_once))?;
-            ensure!(!taken.is_empty(), "{left} items are left and none is handed out");
+            ensure!(taken.len() == at_once, "{left} items are left, {} were handed out", taken.len());
             left -= taken.len() as u64;
             let ends = taken.into_iter().map(|item| finish(&pile.store, item.lease, KEEP));
             pile.runtime.block_on(join_all(ends)).into_iter().collect::<Result<()>>()?;

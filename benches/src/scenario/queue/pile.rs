@@ -40,10 +40,8 @@ pub(super) struct Pile {
 impl Pile {
     /// Opens or makes it.
     pub(super) fn open(folder: &Path, disk_limit: u64) -> Result<Self> {
-        let options =
-            StoreOptions { disk: Arc::new(RealDisk::open(folder)?), clock: Arc::new(MachineClock::default()), disk_limit, disk_reserve: 0 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Pile { store: Store::open(options)?, runtime })
+        Ok(Pile { store: Store::open(options(folder, disk_limit)?)?, runtime })
     }
     /// Appends so many items, spread evenly over the lanes, a few MiB a batch.
     pub(super) fn fill(&self, lanes: &[LaneName], items: u64, content: &Bytes) -> Result<()> {
@@ -64,6 +62,12 @@ impl Drop for Pile {
     fn drop(&mut self) {
         self.store.close();
     }
+}
+
+/// On the machine's own disk and clock.
+pub(super) fn options(folder: &Path, disk_limit: u64) -> Result<StoreOptions> {
+    let (disk, clock) = (Arc::new(RealDisk::open(folder)?), Arc::new(MachineClock::default()));
+    Ok(StoreOptions { disk, clock, disk_limit, disk_reserve: 0 })
 }
 
 /// Lanes of one queue.
@@ -107,12 +111,16 @@ pub(super) async fn try_append(store: &Store, lane: &LaneName, items: u64, conte
     Ok(Ok(()))
 }
 
-/// Takes at most so many items.
+/// Takes so many items, or as many as are handed out now. One call may hand out fewer than it is asked for.
 pub(super) async fn take(store: &Store, lane: &LaneName, most: usize) -> Result<Vec<Leased>> {
-    match store.take(TakeFrom { lane: lane.clone(), most, lease: LEASE }).await? {
-        Take::Items(items) => Ok(items),
-        Take::Nothing { .. } => Ok(Vec::new()),
+    let mut taken = Vec::with_capacity(most);
+    while taken.len() < most {
+        match store.take(TakeFrom { lane: lane.clone(), most: most - taken.len(), lease: LEASE }).await? {
+            Take::Items(items) => taken.extend(items),
+            Take::Nothing { .. } => break,
+        }
     }
+    Ok(taken)
 }
 
 /// Ends an item well; its state is kept so long.
