@@ -30,6 +30,19 @@ pub enum Failure {
     Unfit,
 }
 
+/// Whose a failure is, as far as the connector can tell: what queued work must know of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blame {
+    /// The statement's, or its values'; or nobody can tell.
+    #[default]
+    Statement,
+    /// The database could not do the work now, whatever it is: a lock is held, no connection is left, it starts or stops, its volume is
+    /// full. Only with [`Failure::Passing`].
+    Others,
+    /// The database lacks a table, a column or a right that the statement needs: it says no until somebody mends that.
+    Schema,
+}
+
 /// A failed call. `Display` is for the caller, `internal` for the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{detail}")]
@@ -42,12 +55,20 @@ pub struct DatabaseError {
     pub detail: String,
     /// The driver's own words, scrubbed of secrets; for the log only.
     pub internal: String,
+    /// Whose it is.
+    pub blame: Blame,
 }
 
 impl DatabaseError {
     /// An error without an SQLSTATE. `internal` must be scrubbed ([`crate::Scrub`]) by the connector that makes it.
     pub fn new(failure: Failure, detail: impl Into<String>, internal: impl Into<String>) -> Self {
-        DatabaseError { failure, sqlstate: None, detail: detail.into(), internal: internal.into() }
+        DatabaseError { failure, sqlstate: None, detail: detail.into(), internal: internal.into(), blame: Blame::default() }
+    }
+    /// Says whose it is.
+    #[must_use]
+    pub fn blame(mut self, blame: Blame) -> Self {
+        self.blame = blame;
+        self
     }
     /// Adds the SQLSTATE.
     #[must_use]

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use spillgate_model::{Rows, Value, Work};
 
-pub use error::{DatabaseError, Failure};
+pub use error::{Blame, DatabaseError, Failure};
 pub use scrub::Scrub;
 pub use statement::{DeclaredColumn, Shape, Statement};
 

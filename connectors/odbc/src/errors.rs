@@ -1,6 +1,6 @@
 //! From a driver's diagnostics to what the engine must do and what a caller may read.
 
-use spillgate_connector::{DatabaseError, Failure, Scrub};
+use spillgate_connector::{Blame, DatabaseError, Failure, Scrub};
 
 use crate::driver::{Diagnostics, NOT_SENT};
 
@@ -27,7 +27,8 @@ pub(crate) fn failure(diagnostics: &Diagnostics, during: While, scrub: &Scrub) -
     };
     let words: Vec<String> =
         diagnostics.records.iter().map(|record| format!("{} ({}) {}", record.state, record.native, record.message)).collect();
-    let error = DatabaseError::new(failure, detail, scrub.clean(&words.join("; ")));
+    let blame = blame(diagnostics, &failure);
+    let error = DatabaseError::new(failure, detail, scrub.clean(&words.join("; "))).blame(blame);
     if state.len() == 5 { error.sqlstate(state) } else { error }
 }
 
@@ -67,6 +68,23 @@ fn classify(diagnostics: &Diagnostics, during: While) -> Failure {
         _ if diagnostics.mentions("SQL30081N") || diagnostics.has_state("08S01") => Failure::LinkLost,
         _ => Failure::Refused,
     }
+}
+
+fn blame(diagnostics: &Diagnostics, failure: &Failure) -> Blame {
+    let state = diagnostics.state();
+    match (failure, state) {
+        // Rolled back for a deadlock or a serialization; Db2 says reason 68 of SQL0911N where it was a lock that it waited for.
+        (Failure::Passing, "40001" | "40P01") if !waited_for_lock(diagnostics) => Blame::Statement,
+        (Failure::Passing, _) => Blame::Others,
+        (Failure::NoTransactions, _) => Blame::Schema,
+        (Failure::Refused, "25006") => Blame::Schema,
+        (Failure::Refused, _) if matches!(state.get(..2), Some("42" | "3D" | "3F" | "S0")) => Blame::Schema,
+        _ => Blame::Statement,
+    }
+}
+
+fn waited_for_lock(diagnostics: &Diagnostics) -> bool {
+    diagnostics.mentions("SQL0911N") && diagnostics.mentions("\"68\"")
 }
 
 fn link(during: While) -> Failure {

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use spillgate_connector::{DatabaseError, Failure, Scrub};
+use spillgate_connector::{Blame, DatabaseError, Failure, Scrub};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -14,7 +14,7 @@ pub(crate) fn of_statement(error: &Error, sent: bool, scrub: &Scrub) -> Database
     if let Some(state) = error.code() {
         let (failure, words) = of_state(state.code());
         let detail = format!("{words} (SQLSTATE {})", state.code());
-        return DatabaseError::new(failure, detail, internal).sqlstate(state.code());
+        return DatabaseError::new(failure, detail, internal).sqlstate(state.code()).blame(blame(state.code()));
     }
     if let Some(misfit) = error.source().and_then(|source| source.downcast_ref::<Misfit>()) {
         return DatabaseError::new(Failure::Refused, misfit.to_string(), internal);
@@ -47,7 +47,7 @@ pub(crate) fn of_connect(error: &Error, scrub: &Scrub) -> DatabaseError {
             _ => (Failure::Unreachable, "the database refused the connection"),
         },
     };
-    DatabaseError::new(failure, format!("{words} (SQLSTATE {})", state.code()), internal).sqlstate(state.code())
+    DatabaseError::new(failure, format!("{words} (SQLSTATE {})", state.code()), internal).sqlstate(state.code()).blame(blame(state.code()))
 }
 
 /// A place that did not answer.
@@ -99,5 +99,15 @@ fn of_state(state: &str) -> (Failure, &'static str) {
             "23" => (Failure::Refused, "a constraint was violated"),
             _ => (Failure::Refused, "the database refused the statement"),
         },
+    }
+}
+
+fn blame(state: &str) -> Blame {
+    match state {
+        // A lock, a start or stop, no connection left, a full volume. What else is short (class 53) may be the statement's own doing.
+        "55P03" | "57P03" | "53300" | "53100" => Blame::Others,
+        "25006" => Blame::Schema,
+        _ if matches!(state.get(..2), Some("42" | "3D" | "3F")) => Blame::Schema,
+        _ => Blame::Statement,
     }
 }

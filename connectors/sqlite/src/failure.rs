@@ -1,7 +1,7 @@
 //! What an error of SQLite means to the engine.
 
 use rusqlite::{Error, ErrorCode, ffi};
-use spillgate_connector::{DatabaseError, Failure};
+use spillgate_connector::{Blame, DatabaseError, Failure};
 
 /// A failed statement.
 pub(crate) fn of_statement(error: &Error) -> DatabaseError {
@@ -13,7 +13,14 @@ pub(crate) fn of_statement(error: &Error) -> DatabaseError {
             _ => (Failure::Refused, "the database refused the statement"),
         },
     };
-    DatabaseError::new(failure, detail, error.to_string())
+    DatabaseError::new(failure, detail, error.to_string()).blame(error.sqlite_error_code().map_or(Blame::Statement, blame))
+}
+
+/// A statement that could not be made ready: no value was looked at yet, so it is what the statement names, or its grammar.
+pub(crate) fn of_preparing(error: &Error) -> DatabaseError {
+    let failed = of_statement(error);
+    let schema = error.sqlite_error_code().is_some_and(|code| matches!(code, ErrorCode::Unknown | ErrorCode::SchemaChanged));
+    if schema && failed.failure == Failure::Refused { failed.blame(Blame::Schema) } else { failed }
 }
 
 /// A session that could not be opened.
@@ -50,6 +57,14 @@ fn of_code(cause: ffi::Error) -> (Failure, &'static str) {
         ErrorCode::TooBig => (Failure::Refused, "a value or the statement is too large for the database"),
         ErrorCode::TypeMismatch => (Failure::Refused, "a value has the wrong type for its column"),
         _ => (Failure::Refused, "the database refused the statement"),
+    }
+}
+
+fn blame(code: ErrorCode) -> Blame {
+    match code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed | ErrorCode::DiskFull => Blame::Others,
+        ErrorCode::ReadOnly | ErrorCode::AuthorizationForStatementDenied | ErrorCode::PermissionDenied => Blame::Schema,
+        _ => Blame::Statement,
     }
 }
 

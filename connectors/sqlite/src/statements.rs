@@ -12,7 +12,7 @@ use spillgate_model::rows::RowEnd;
 use spillgate_model::{Rows, RowsBuilder, Type, Value};
 
 use crate::control::Control;
-use crate::failure::of_statement;
+use crate::failure::{of_preparing, of_statement};
 
 /// The largest value or row that a statement may make or read on its way, where its result may not be larger.
 const VALUE_BYTES: usize = 16 << 20;
@@ -63,7 +63,7 @@ impl<'c> Statements<'c> {
                 let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id);
                 oldest.and_then(|id| self.kept.remove(&id));
             }
-            let prepared = self.connection.prepare(&statement.text).map_err(|error| of_statement(&error))?;
+            let prepared = self.connection.prepare(&statement.text).map_err(|error| of_preparing(&error))?;
             self.kept.insert(statement.id, Kept { prepared, found: Vec::new(), shape: None, used: 0 });
         }
         let uses = self.uses;
