@@ -97,6 +97,11 @@ impl<'a> Fragment<'a> {
     }
 }
 
+/// Whether it is worth looking closer.
+pub(super) fn may_be_frame(bytes: &[u8]) -> bool {
+    bytes.len() >= FRAGMENT_BYTES && bytes[4] & MARK != 0 && bytes[5] == VERSION
+}
+
 /// What stands before the payload, not proven yet.
 pub(super) struct Frame {
     length: u16,

@@ -1,10 +1,10 @@
-//! The file `head`: what holds for the whole store, fixed when it is made.
+//! The file `head`: what holds for the whole store, fixed when it is made, and how large it was when last started.
 
 use crate::format::bytes::Input;
 use crate::format::{EXTENT_BYTES, FILE_BYTES, Fault, HEAD_BYTES, VERSION};
 
 const MAGIC: [u8; 8] = *b"spillqhd";
-const CHECKED_BYTES: usize = 32;
+const CHECKED_BYTES: usize = 40;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct StoreHead {
     pub store: u64,
     /// Bytes of each store file.
     pub file_bytes: u64,
+    /// The limit at the last start: how long the files were then.
+    pub disk_limit: u64,
 }
 
 impl StoreHead {
@@ -24,6 +26,7 @@ impl StoreHead {
         out.extend_from_slice(&(EXTENT_BYTES as u32).to_le_bytes());
         out.extend_from_slice(&self.store.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
+        out.extend_from_slice(&self.disk_limit.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         out.resize(HEAD_BYTES, 0);
         out
@@ -37,7 +40,7 @@ impl StoreHead {
         }
         let version = input.take(4)?[0];
         let extent = input.u32()?;
-        let head = StoreHead { store: input.u64()?, file_bytes: input.u64()? };
+        let head = StoreHead { store: input.u64()?, file_bytes: input.u64()?, disk_limit: input.u64()? };
         if input.u32()? != crc32fast::hash(&bytes[..CHECKED_BYTES]) {
             return Err(Fault::Checksum);
         }

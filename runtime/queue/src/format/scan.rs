@@ -7,9 +7,11 @@
 //! stays known, the first batch after such a start leaves out a number.
 
 use crate::format::footer::decode_sealed;
-use crate::format::fragment::{Fragment, Frame};
-use crate::format::{ALIGNMENT, EXTENT_BYTES, Fault, HEADER_BYTES};
+use crate::format::fragment::{Fragment, Frame, may_be_frame};
+use crate::format::{ALIGNMENT, EXTENT_BYTES, FRAGMENT_BYTES, Fault, HEADER_BYTES, SECTOR_BYTES};
 use crate::record::{ExtentHeader, Footer};
+
+const ZEROS: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
 
 /// A stretch of an extent that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +108,23 @@ fn torn_end(found: &mut Scan<'_>, extent: &[u8], serial: u64) {
 }
 
 fn next_valid(extent: &[u8], serial: u64, from: usize, batch: u16) -> Option<Fragment<'_>> {
-    (from..extent.len()).step_by(ALIGNMENT).find_map(|offset| {
-        // A valid fragment of an earlier batch behind a later one is left over from before an overwrite.
-        Fragment::decode(&extent[offset..], serial, offset).ok().filter(|fragment| fragment.piece.batch >= batch)
-    })
+    let mut offset = from;
+    while offset + FRAGMENT_BYTES <= extent.len() {
+        // Most of what is searched was never written.
+        if offset.is_multiple_of(SECTOR_BYTES) && extent[offset..].starts_with(&ZEROS) {
+            offset += SECTOR_BYTES;
+            continue;
+        }
+        if may_be_frame(&extent[offset..])
+            && let Ok(fragment) = Fragment::decode(&extent[offset..], serial, offset)
+            // A valid fragment of an earlier batch behind a later one is left over from before an overwrite.
+            && fragment.piece.batch >= batch
+        {
+            return Some(fragment);
+        }
+        offset += ALIGNMENT;
+    }
+    None
 }
 
 fn gap(extent: &[u8], serial: u64, from: usize, to: usize) -> Gap {
