@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::folder::{Folder, Opener};
+use crate::folder::{Began, Folder, Opener};
 use crate::keeper::{Keeper, Pace, Shared};
 use crate::record::{Kind, Record};
 use crate::records::Records;
@@ -25,7 +25,7 @@ const TEXT_BYTES: usize = 512;
 pub struct ControlOptions {
     /// `data_dir/control`; made if it is missing.
     pub folder: PathBuf,
-    /// Most bytes of all files in it: see [`crate::share_of`].
+    /// Most bytes of all files in it: see `spillgate_model::limits::operator_share`.
     pub share: u64,
 }
 
@@ -77,6 +77,7 @@ pub struct Control {
 struct Inner {
     shared: Arc<Shared>,
     share: Share,
+    began: Began,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -97,10 +98,11 @@ impl Control {
         let share = Share::of(options.share);
         let folder = Folder::new(&options.folder, share, opener);
         let found = folder.open();
+        let began = found.began;
         let keeper = Keeper::new(folder, found, pace);
         let shared = keeper.shared();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || keeper.run())?;
-        Ok(Control { inner: Arc::new(Inner { shared, share, thread: Mutex::new(Some(thread)) }) })
+        Ok(Control { inner: Arc::new(Inner { shared, share, began, thread: Mutex::new(Some(thread)) }) })
     }
 
     /// Writes and exports what is left, and stops. Blocks, as long as the disk answers at all: the thread waits for nothing else
@@ -111,6 +113,11 @@ impl Control {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that keeps operator state had panicked");
         }
+    }
+
+    /// Where what it began with came from.
+    pub fn began(&self) -> Began {
+        self.inner.began
     }
 
     /// Answers when every change made before is durable.

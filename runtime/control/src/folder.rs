@@ -47,8 +47,20 @@ impl Book {
     }
 }
 
+/// Where the state of a start comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// From what was kept.
+    Kept,
+    /// There was nothing: neither notebook nor export. True of a first start, and where somebody took the folder away.
+    New,
+    /// Something was there, and neither notebook nor export could be read.
+    Lost,
+}
+
 /// What a start found.
 pub(crate) struct Found {
+    pub(crate) began: Began,
     pub(crate) book: Book,
     pub(crate) records: Records,
     /// Generation of the export that is there; 0 without one.
@@ -89,18 +101,29 @@ impl Folder {
             tracing::error!(%error, "the folder for operator state cannot be made");
         }
         let mut remarks = Vec::new();
+        let there = self.book_path().exists();
         let export = self.read_export(&mut remarks).unwrap_or_default();
         let exported = export.records.seal().generation;
         let opened = self.open_book().and_then(|(book, records)| {
             let lost = records.seal().generation < export.noted;
             if lost { Err(NotebookError::Damaged("it has lost changes".into())) } else { Ok((book, records)) }
         });
+        let unread = there && opened.is_err();
         let (mut book, noted) = match opened {
             Ok((book, records)) => (Book::Open(book), records),
             Err(NotebookError::Damaged(detail)) => (self.set_aside(detail), Records::default()),
             Err(error) => (Book::after(&error), Records::default()),
         };
         let mut records = if exported > noted.seal().generation { export.records } else { noted.clone() };
+        let began = match records.seal().generation {
+            0 if unread || !remarks.is_empty() => Began::Lost,
+            0 => Began::New,
+            _ => Began::Kept,
+        };
+        if began != Began::Kept {
+            // From now on there is always something: the next start knows whether it is still there.
+            records.outdate(0);
+        }
         let dropped = records.trim(self.share.records);
         if let Book::Open(open) = &mut book
             && (records.seal() != noted.seal() || !dropped.is_empty())
@@ -108,7 +131,7 @@ impl Folder {
         {
             book = Book::after(&error);
         }
-        Found { book, records, exported, remarks }
+        Found { began, book, records, exported, remarks }
     }
 
     /// The newer state, for a reader that must leave everything as it is.

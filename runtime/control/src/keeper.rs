@@ -1,4 +1,5 @@
-//! The one thread that writes operator state: batches into the notebook, an export a few seconds later and at the stop.
+//! The one thread that writes operator state: each batch into the notebook, then everything into the export. A change counts as kept once
+//! it is in both, or in the one of them that can be written: whichever of the two is whole at the next start has it.
 //!
 //! It waits for changes, never for a clock alone, unless something stands that may heal: a change that could not be written, a
 //! notebook that did not open, a ballast that is missing, a damaged notebook that a person may take away.
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::export;
-use crate::folder::{self, Book, Folder, Found};
+use crate::folder::{self, Began, Book, Folder, Found};
 use crate::notebook::{Change, Notebook, NotebookError};
 use crate::records::{Records, Seal};
 
 /// How long things may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// An export after the first change since the last one.
+    /// The next try of an export that could not be written.
     pub(crate) export: Duration,
     /// The next try of a change that could not be written.
     pub(crate) retry: Duration,
@@ -140,6 +141,11 @@ pub(crate) struct Keeper {
     book: Book,
     /// Remarks of the start.
     found: Vec<String>,
+    began: Began,
+    /// Generation of what the notebook holds durably, while it is open.
+    noted: u64,
+    /// Why the last export could not be written.
+    export_trouble: Option<String>,
     pace: Pace,
     /// Generation of the last export.
     exported: u64,
@@ -149,12 +155,14 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(folder: Folder, found: Found, pace: Pace) -> Keeper {
-        let Found { book, records, exported, remarks } = found;
-        // What a crash left unexported is exported soon.
-        let export_at = (records.seal().generation != exported).then(|| Instant::now() + pace.export);
+        let Found { began, book, records, exported, remarks: found } = found;
+        let noted = records.seal().generation;
         let shared = Shared::new(records);
-        let mut keeper = Keeper { shared, folder, book, found: remarks, pace, exported, export_at, retry_at: None };
+        let (export_trouble, export_at, retry_at) = (None, None, None);
+        let mut keeper = Keeper { shared, folder, book, found, began, noted, export_trouble, pace, exported, export_at, retry_at };
         keeper.make_ballast();
+        // What a crash left unexported.
+        keeper.export_or_later();
         keeper.remark();
         keeper
     }
@@ -169,17 +177,12 @@ impl Keeper {
             if !turn.keys.is_empty() {
                 let outcome = self.write(&mut turn);
                 self.retry_at = outcome.is_err().then(|| Instant::now() + self.pace.retry);
-                self.export_at = self.export_at.or(Some(Instant::now() + self.pace.export));
                 self.shared.settle(&mut turn, outcome);
             } else {
                 self.retry_at = None;
             }
             if turn.closing || self.export_at.is_some_and(|at| at <= Instant::now()) {
-                self.export_at = None;
-                if let Err(error) = self.export() {
-                    tracing::warn!(%error, "operator state could not be exported");
-                    self.export_at = Some(Instant::now() + self.pace.export);
-                }
+                self.export_or_later();
             }
             if turn.closing {
                 return self.shared.closed();
@@ -189,12 +192,15 @@ impl Keeper {
         }
     }
 
-    /// Makes a batch durable, in the notebook or else in an export.
+    /// Makes a batch durable, in the notebook and in the export, or in one of them where the other cannot be written.
     fn write(&mut self, turn: &mut Turn) -> Result<(), String> {
         self.book = match std::mem::replace(&mut self.book, Book::Waiting(String::new())) {
             Book::Open(book) if !self.folder.has_space() => Book::Short(book),
             Book::Open(mut book) => match folder::append(&mut *book, std::mem::take(&mut turn.changes), turn.seal) {
-                Ok(()) => Book::Open(book),
+                Ok(()) => {
+                    self.noted = turn.seal.generation;
+                    Book::Open(book)
+                }
                 Err(error) => {
                     tracing::warn!(%error, "operator state could not be written; its notebook is opened anew");
                     drop(book);
@@ -206,11 +212,25 @@ impl Keeper {
         if matches!(self.book, Book::Waiting(_)) {
             self.reopen();
         }
-        if matches!(self.book, Book::Open(_)) {
+        let noted = matches!(self.book, Book::Open(_));
+        if noted {
             self.keep_small();
-            return Ok(());
         }
-        self.export().map_err(|error| error.to_string())
+        match self.export_or_later() {
+            Some(trouble) if !noted => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// Exports now, or tries again later: why it could not be done now.
+    fn export_or_later(&mut self) -> Option<String> {
+        let trouble = self.export().err().map(|error| error.to_string());
+        self.export_at = trouble.is_some().then(|| Instant::now() + self.pace.export);
+        if let Some(error) = trouble.as_ref().filter(|_| self.export_trouble.is_none()) {
+            tracing::warn!(error, "operator state could not be exported");
+        }
+        self.export_trouble.clone_from(&trouble);
+        trouble
     }
 
     /// Tries a notebook that was given up.
@@ -233,7 +253,16 @@ impl Keeper {
     /// Puts everything into a notebook that is in memory.
     fn catch_up(&mut self, mut book: Box<dyn Notebook>) {
         let records = self.shared.state().records.clone();
-        let caught_up = folder::read_all(&*book).and_then(|before| folder::write_all(&mut *book, &before, &records));
+        let before = match folder::read_all(&*book) {
+            Ok(before) => before,
+            Err(error) => return self.book = Book::after(&error),
+        };
+        if before.seal().generation > records.seal().generation {
+            // It could not be read at the start, nor could an export: it is not written over.
+            return self.book = Book::Lost("its notebook holds what could not be read at the start; a restart loads it".to_owned());
+        }
+        let caught_up = folder::write_all(&mut *book, &before, &records);
+        self.noted = records.seal().generation;
         self.book = caught_up.map_or_else(|error| Book::after(&error), |()| Book::Open(book));
     }
 
@@ -249,6 +278,7 @@ impl Keeper {
         }
         drop(grown);
         let records = self.shared.state().records.clone();
+        self.noted = records.seal().generation;
         self.book = self.folder.renew(&records).map_or_else(|error| Book::after(&error), Book::Open);
     }
 
@@ -259,7 +289,7 @@ impl Keeper {
             return Ok(());
         }
         // A notebook that is made anew has nothing until it is full again.
-        let noted = if matches!(self.book, Book::Open(_)) { self.shared.progress.borrow().durable } else { 0 };
+        let noted = if matches!(self.book, Book::Open(_)) { self.noted } else { 0 };
         let path = self.folder.export_path();
         let written = match export::write(&path, &records, noted) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull && self.folder.ballast.release() => {
@@ -291,13 +321,19 @@ impl Keeper {
     /// Says how things stand.
     fn remark(&self) {
         let mut remarks = self.found.clone();
+        if self.began == Began::Lost {
+            remarks.push("neither the notebook of the operator state nor an export of it could be read: it began empty, nothing is paused".to_owned());
+        }
         let aside = self.folder.aside_path();
         match &self.book {
             Book::Open(_) if aside.exists() => remarks.push(format!(
-                "the operator state was damaged and comes from its last export; the damaged copy is at {}: remove it when it was looked at",
+                "the notebook of the operator state was damaged{}; the damaged copy is at {}: remove it when it was looked at",
+                if self.began == Began::Lost { "" } else { ", and the last export is in force" },
                 aside.display()
             )),
-            Book::Open(_) => {}
+            Book::Open(_) => remarks.extend(self.export_trouble.iter().map(|trouble| {
+                format!("the operator state is kept in its notebook only, for the export cannot be written: {trouble}")
+            })),
             Book::Short(_) => remarks.push("the operator state is kept in its export only: the volume is full".to_owned()),
             Book::Waiting(detail) | Book::Lost(detail) => remarks.push(format!("the operator state is kept in its export only: {detail}")),
             Book::LeftAlone(detail) => remarks.push(format!(

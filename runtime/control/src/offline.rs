@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::export as lines;
 use crate::folder::{self, Book, Folder};
 use crate::share::Share;
-use crate::{share_of, sled_notebook};
+use crate::sled_notebook;
+use spillgate_model::limits::OPERATOR_STATE_BYTES;
 
 /// Why operator state cannot be exported or imported.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub struct Imported {
 
 fn folder_of(path: &Path) -> Folder {
     // Without the server file its share is not known; a server with a smaller one cuts the audit to it when it starts.
-    Folder::new(path, Share::of(share_of(u64::MAX)), Box::new(sled_notebook::open))
+    Folder::new(path, Share::of(OPERATOR_STATE_BYTES), Box::new(sled_notebook::open))
 }
 
 /// Reads the newer of notebook and last export in `folder` (`data_dir/control`). Moves nothing.

@@ -1,16 +1,11 @@
-//! How much disk each part of the operator state may hold.
+//! How much disk each part of the operator state may hold, of the share that `spillgate_model::limits::operator_share` cuts off.
 
-/// The largest share: what ten thousand audit entries and a notebook of them need.
-const MOST: u64 = 16 << 20;
+use spillgate_model::limits::{LEAST_OPERATOR_STATE_BYTES as LEAST, OPERATOR_STATE_BYTES as MOST};
+
 /// The smallest ballast: free space without which a notebook is neither opened nor written.
 pub(crate) const NEEDED: u64 = 128 << 10;
 /// Entries of the audit.
 pub(crate) const AUDIT_ENTRIES: usize = 10_000;
-
-/// The bytes of `disk_limit` that are for control; the rest is the queue store's.
-pub fn share_of(disk_limit: u64) -> u64 {
-    (disk_limit / 8).min(MOST)
-}
 
 /// A share, cut up.
 #[derive(Clone, Copy, Debug)]
@@ -35,5 +30,4 @@ impl Share {
     }
 }
 
-// The smallest `disk_limit` is 16 MiB, so the smallest share is 2 MiB.
-const _: () = assert!(Share::of(2 << 20).most() <= 2 << 20 && Share::of(MOST).most() <= MOST);
+const _: () = assert!(Share::of(LEAST).most() <= LEAST && Share::of(MOST).most() <= MOST);

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use spillgate_config::Plan;
-use spillgate_control::{Control, ControlOptions, share_of};
+use spillgate_control::{Began, Control, ControlOptions};
 use spillgate_engine::{Durable, Engine};
+use spillgate_model::limits::{operator_share, store_share};
 use spillgate_queue::clock::MachineClock;
 use spillgate_queue::disk::RealDisk;
 use spillgate_queue::{LaneName, Store, StoreOptions};
@@ -29,6 +30,9 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// The longest that an operator's request waits for operator state to be read.
 const READING: Duration = Duration::from_secs(5);
 
+/// Said until the next start.
+const FORGOTTEN: &str = "the operator state of this store is gone: lanes that an operator had paused are served, and the audit begins anew";
+
 /// Owns both.
 pub(crate) struct Keeping {
     engine: Engine,
@@ -37,6 +41,8 @@ pub(crate) struct Keeping {
     disk_reserve: u64,
     /// Operator state, or why there is none; `None`: it is being read.
     control: watch::Sender<Option<Result<Control, String>>>,
+    /// There is a store, and its operator state was gone.
+    forgotten: AtomicBool,
     /// What the store's start found that strangers may hear of.
     found: OnceLock<Vec<String>>,
     /// Whether the store was opened or tried; held while it is.
@@ -48,8 +54,8 @@ impl Keeping {
     pub(crate) fn new(engine: Engine, folder: DataDir, plan: &Plan) -> Arc<Keeping> {
         let (disk_limit, disk_reserve) = (plan.server.disk_limit, plan.server.disk_reserve);
         let (control, found) = (watch::Sender::new(None), OnceLock::new());
-        let (begun, stopping) = (Mutex::new(false), AtomicBool::new(false));
-        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, found, begun, stopping })
+        let (begun, stopping, forgotten) = (Mutex::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, found, begun, stopping })
     }
 
     /// Opens what the plan that runs needs and is not open yet: at the start, and after a reload that may have brought the first
@@ -87,9 +93,15 @@ impl Keeping {
         if self.control.borrow().is_some() {
             return;
         }
-        let options = ControlOptions { folder: self.folder.control(), share: share_of(self.disk_limit) };
+        let options = ControlOptions { folder: self.folder.control(), share: operator_share(self.disk_limit) };
         let opened = Control::open(&options).map_err(|error| format!("operator state is not kept: {error}"));
+        let began = opened.as_ref().map_or(Began::Kept, Control::began);
+        // It is made before the store is: a store without one has lost it.
+        self.forgotten.store(began == Began::Lost || (began == Began::New && self.folder.store().is_dir()), Ordering::SeqCst);
         self.control.send_replace(Some(opened));
+        if self.is_forgotten() {
+            tracing::error!("{FORGOTTEN}");
+        }
         for remark in self.remarks() {
             tracing::warn!(remark, "operator state");
         }
@@ -100,7 +112,7 @@ impl Keeping {
         let options = StoreOptions {
             disk: Arc::new(disk),
             clock: Arc::new(MachineClock::default()),
-            disk_limit: self.disk_limit - share_of(self.disk_limit),
+            disk_limit: store_share(self.disk_limit),
             disk_reserve: self.disk_reserve,
         };
         Store::open(options).map_err(|error| error.to_string())
@@ -147,16 +159,23 @@ impl Keeping {
     }
     /// What operators should know of it, a sentence each.
     pub(crate) fn remarks(&self) -> Vec<String> {
-        match &*self.control.borrow() {
+        let forgotten = self.is_forgotten().then(|| FORGOTTEN.to_owned());
+        let others = match &*self.control.borrow() {
             None => Vec::new(),
             Some(Ok(control)) => control.remarks(),
             Some(Err(never)) => vec![never.clone()],
-        }
+        };
+        forgotten.into_iter().chain(others).collect()
+    }
+    fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::SeqCst)
     }
     /// Why the server is degraded, beyond the store's health; for anybody to read.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let mut reasons = self.found.get().cloned().unwrap_or_default();
-        if !self.remarks().is_empty() {
+        if self.is_forgotten() {
+            reasons.push(FORGOTTEN.to_owned());
+        } else if !self.remarks().is_empty() {
             reasons.push("the operator state needs a look: /admin/v1/config on the admin listener says why".to_owned());
         }
         reasons

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::*;
 use crate::export as lines;
 use crate::notebook::{Change, Notebook, NotebookError};
-use crate::share_of;
+use spillgate_model::limits::operator_share;
 
 const SHARE: u64 = 2 << 20;
 
@@ -120,7 +120,6 @@ async fn what_was_kept_survives_a_crash_and_an_orderly_stop() {
     assert_eq!(control.record(entry("resume")).expect("room"), 2);
     control.put(Kind::Override, "agent", &serde_json::json!({ "rate": "5/s" })).expect("room");
     control.kept().await.expect("durable");
-    assert!(!place.folder().join("control.export").exists(), "the notebook alone has it");
     copy(&place.folder(), &crashed.folder());
     let expect = |control: &Control| {
         assert_eq!(control.paused(), [lane("agent")]);
@@ -138,6 +137,47 @@ async fn what_was_kept_survives_a_crash_and_an_orderly_stop() {
     let again = place.open();
     expect(&again);
     assert_eq!(again.record(entry("purge")).expect("room"), 3, "numbers are never used twice");
+}
+
+#[tokio::test]
+async fn what_was_kept_survives_the_loss_of_either_copy() {
+    let place = Place::new();
+    // A second try of an export would come too late.
+    let slow = Pace { export: Duration::from_secs(3600), ..quick() };
+    let control = place.open_with(Box::new(sled_notebook::open), slow);
+    assert_eq!(control.began(), Began::New);
+    control.set_paused(&lane("agent"), true).expect("room");
+    control.kept().await.expect("durable");
+    // As a kill leaves it: nothing is written at a stop.
+    for (lost, said) in [("sled", "sled.aside"), ("sled/db", "sled.aside"), ("control.export", "")] {
+        let crashed = Place::new();
+        copy(&place.folder(), &crashed.folder());
+        let path = crashed.folder().join(lost);
+        let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        gone.expect("it was there");
+        let control = crashed.open();
+        assert_eq!((control.paused(), control.began()), (vec![lane("agent")], Began::Kept), "{lost}");
+        assert!(said.is_empty() || control.remarks()[0].contains(said), "{lost}: {:?}", control.remarks());
+        assert!(crashed.folder().join("control.export").is_file(), "{lost}: there are two again");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_gone_is_told_from_one_that_never_was() {
+    let place = Place::new();
+    place.open().close();
+    assert_eq!(place.open().began(), Began::Kept, "an empty one is one, too");
+    place.opened.take().iter().for_each(Control::close);
+    fs::remove_dir_all(place.folder()).expect("taken away");
+    assert_eq!(place.open().began(), Began::New);
+    place.opened.take().iter().for_each(Control::close);
+    for file in ["sled/db", "control.export"] {
+        fs::write(place.folder().join(file), vec![0xa5; 100_000]).expect("damaged");
+    }
+    let control = place.open();
+    assert_eq!(control.began(), Began::Lost);
+    assert!(control.remarks().iter().any(|remark| remark.contains("it began empty")), "{:?}", control.remarks());
+    assert_eq!(place.open().began(), Began::Kept);
 }
 
 #[tokio::test]
@@ -416,5 +456,5 @@ async fn nothing_grows_past_its_share() {
     control.close();
     let again = place.open();
     assert_eq!(again.audit(0, usize::MAX), audit);
-    assert_eq!(share_of(16 << 20), SHARE);
+    assert_eq!(operator_share(16 << 20), SHARE);
 }
