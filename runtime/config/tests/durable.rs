@@ -255,6 +255,9 @@ fn a_write_whose_end_nobody_could_tell_is_noted() {
     assert!(has_note(&direct, &["0.toml:6", "the flow direct ends as `unknown`"]), "{:?}", direct.notes);
     let queued = plan(&[&without(BOOK, "idempotency =", "unique =")]);
     assert!(has_note(&queued, &["the flow book ends as `unknown`"]), "{:?}", queued.notes);
+    let emitting = format!("{}[[step]]\nemit = \"take\"\neach = \"[{{'trip': 1}}]\"\n", &BOOK[..BOOK.find("[[test]]").expect("it has one")]);
+    let emitting = plan(&[&emitting, TAKE]);
+    assert!(has_note(&emitting, &["0.toml:6", "the flow book", "`emit`", "ends as `unknown`"]), "{:?}", emitting.notes);
     let plain = plan(&[
         "name = \"plain\"\nabout = \"P.\"\nhttp = \"POST /plain\"\neffect = \"write\"\n[[step]]\ndatabase = \"fleet\"\nsql = \"DELETE FROM T\"\n",
     ]);
@@ -390,8 +393,8 @@ fn explain_names_every_limit_of_a_durable_call() {
 fn d5_shares_that_exceed_the_store_or_the_volume_are_named_with_their_numbers() {
     let flows = source(&[TAKE, SYNC]);
     let plan = load(&flows);
-    assert!(has_note(&plan, &["`queued.disk` of tenants (2)", "520MiB", "`[store] disk_limit` is 64MiB"]), "{:?}", plan.notes);
-    assert!(has_note(&plan, &["`bytes` of queues (2)", "514MiB", "64MiB"]), "{:?}", plan.notes);
+    assert!(has_note(&plan, &["`queued.disk` of tenants (2)", "520MiB", "`[store] disk_limit` leaves 56MiB"]), "{:?}", plan.notes);
+    assert!(has_note(&plan, &["`bytes` of queues (2)", "514MiB", "56MiB"]), "{:?}", plan.notes);
     assert!(!has_note(&plan, &["volume"]), "nothing is known of it: {:?}", plan.notes);
     let mut small = flows.clone();
     small.available = Some(100 << 20);

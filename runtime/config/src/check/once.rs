@@ -243,6 +243,15 @@ pub(crate) fn note_unknown(
             around.name
         ));
     }
+    let hands_on = around.proven.iter().any(|(step, _)| matches!(step.action, Action::Emit(_)));
+    if told && hands_on {
+        checker.notes.push(format!(
+            "{}: a crash of the flow {} between its write and the end that carries what it hands on (`emit`) ends as `unknown`: the write is found, \
+             what was to be handed on is not",
+            flow.place_of("idempotency").short(),
+            around.name
+        ));
+    }
     if is_durable && !told && (calls || writing(around.proven).next().is_some()) {
         checker.notes.push(format!(
             "{}: a crash in the middle of a write of the flow {} ends as `unknown`: `idempotency` with `record` or `verify` would tell",

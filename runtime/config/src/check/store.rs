@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use spillgate_model::limits::store_share;
 use spillgate_model::units::ByteSize;
 
 use crate::place::Place;
@@ -58,12 +59,13 @@ fn is_durable(flow: &Flow) -> bool {
 fn store_holds_items(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'_>) {
     let Some(queue) = all.queues.iter().max_by_key(|queue| queue.max_item.value) else { return };
     let (item, limit) = (queue.max_item.value, all.server.disk_limit);
-    let needed = 2 * item + STORE_BESIDE_ITEMS;
-    if needed > limit {
+    let (there, needed) = (store_share(limit), 2 * item + STORE_BESIDE_ITEMS);
+    if needed > there {
         let place = place_of_limit(&[roots.section("store")], "disk_limit", || queue_place(roots, &queue.name));
         let message = format!(
-            "`[store] disk_limit` is {}, items of the queue {} of up to {} need at least {}: raise it, or lower `max_item`",
+            "`[store] disk_limit` is {}, of which {} are for durable work; items of the queue {} of up to {} need at least {}: raise it, or lower `max_item`",
             ByteSize(limit),
+            ByteSize(there),
             queue.name,
             ByteSize(item),
             ByteSize(needed)
@@ -118,7 +120,7 @@ fn queue_place(roots: &Roots, name: &str) -> Place {
 
 /// Shares that add up to more than the store.
 fn sums(checker: &mut Checker<'_>, all: &Together<'_>) {
-    let limit = all.server.disk_limit;
+    let limit = store_share(all.server.disk_limit);
     let reaches = |tenant: &&TenantPlan| all.flows.iter().any(|flow| is_durable(flow) && tenant.may_call(&flow.name));
     let shares: Vec<u64> = all.tenants.iter().filter(reaches).map(|tenant| tenant.queued.disk.value).collect();
     let bytes: Vec<u64> = all.queues.iter().map(|queue| queue.bytes.value).collect();
@@ -130,7 +132,7 @@ fn sums(checker: &mut Checker<'_>, all: &Together<'_>) {
         let finite = limits.iter().filter(|limit| **limit != u64::MAX);
         let (count, sum) = finite.fold((0usize, 0u64), |(count, sum), limit| (count + 1, sum.saturating_add(*limit)));
         if sum > limit {
-            checker.notes.push(format!("{what} ({count}) add up to {}, `[store] disk_limit` is {}: {then}", shown(sum), shown(limit)));
+            checker.notes.push(format!("{what} ({count}) add up to {}, `[store] disk_limit` leaves {} for durable work: {then}", shown(sum), shown(limit)));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The server file.
 
+use spillgate_model::limits::LEAST_DISK_LIMIT;
+
 use super::durable::{QUEUE, QUEUED};
 use super::{Key, Kind, Section, Stage, key};
 
@@ -65,7 +67,7 @@ static STORE: Section = Section {
     keys: &[
         key(
             "disk_limit",
-            Kind::Size { min: 4 * MIB, max: TIB },
+            Kind::Size { min: LEAST_DISK_LIMIT, max: TIB },
             "Most that is kept on disk, hard: queues and operators' settings together.",
         )
         .default("\"2GiB\""),
