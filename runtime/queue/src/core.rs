@@ -141,6 +141,8 @@ pub(crate) struct Core {
     loaded_lanes: std::collections::VecDeque<usize>,
     /// Hidden items that are still to be said void.
     voids: Vec<(usize, u64)>,
+    /// What a start must write before anything else: fillers of torn writes.
+    pub(crate) mends: Vec<stream::Write>,
     /// Rooms that were refused since cleaning last looked.
     pub(crate) room_wanted: bool,
     /// Cleaning may look again for room that was refused.
@@ -177,6 +179,7 @@ impl Core {
             recovered: Recovered::default(),
             loaded_lanes: std::collections::VecDeque::new(),
             voids: Vec::new(),
+            mends: Vec::new(),
             room_wanted: false,
             may_look: true,
             agenda: clean::Agenda::default(),

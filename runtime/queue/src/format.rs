@@ -16,9 +16,9 @@
 //! 1. Decoding never panics, on any bytes, and allocates no more than a small multiple of what it was given.
 //! 2. Everything carries a checksum and a version. The checksum of fragments and footers covers the extent's serial and the
 //!    place in it, so what an earlier use of the extent left behind is never taken for valid.
-//! 3. Batches of one extent are numbered upwards without a gap: one write, one number. A batch is only written when the one before it
-//!    is durable, so a gap with a later batch behind it is damage, and a gap inside the last batch is a torn write. The first batch
-//!    after a start that found one leaves out a number.
+//! 3. Batches of one extent are numbered upwards: one write, one number. A batch is only written when the one before it is
+//!    durable, so a gap with a later batch behind it is damage, and a gap inside the last batch is a torn write. A start writes a filler
+//!    into a torn gap ([`Scan::fillers`]) before it writes anything behind it.
 //! 4. A fragment, its entry in the footer and the trailer always fit together: what was appended can be sealed.
 //!
 //! Writing: [`Tail::new`] of a new header, or [`Tail::resume`] of a scan. Once per write [`Tail::begin_batch`], which answers where the bytes

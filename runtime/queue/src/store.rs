@@ -131,6 +131,8 @@ impl Store {
         let (files, report) = Files::open(disk, disk_limit)?;
         let mut core = Core::new(files.store(), files.extents(), 0, wall);
         core.recover(&files, report, wall);
+        // Before anybody acts on what was found it must outlive a power cut: a process that was killed leaves writes that are not durable.
+        files.settle(&std::mem::take(&mut core.mends))?;
         let shared = Arc::new(Shared::new(core, files, clock, disk_reserve, by_hand));
         volume::look(&shared, 0);
         Ok(Store { owner: Arc::new(Owner { shared, threads: Mutex::default() }) })

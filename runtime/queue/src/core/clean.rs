@@ -61,6 +61,8 @@ pub(crate) struct Cleaning {
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     tasks: VecDeque<(usize, Task)>,
+    /// What can only be done when the batch that is being gathered is written.
+    after_batch: Vec<(usize, Task)>,
     /// Sweeps.
     sweeps: u64,
     /// Where counting goes on: lane, extent.
@@ -89,6 +91,8 @@ impl Core {
             (self.room_wanted, self.may_look) = (false, false);
             self.look_for_room();
         }
+        let waited = std::mem::take(&mut self.agenda.after_batch);
+        self.agenda.tasks.extend(waited);
         while let Some((lane, task)) = self.agenda.tasks.pop_front() {
             let plan = match task {
                 Task::Journal { give_up } => self.plan_journal_cleaning(lane, give_up),
@@ -145,6 +149,7 @@ impl Core {
             self.trim(lane);
             if is_idle {
                 self.look_for_routine(lane);
+                self.leave_files_beyond(lane);
             }
             self.settle(lane);
         }
@@ -192,6 +197,21 @@ impl Core {
             }
             self.count_needed_in(lane, extent);
             self.agenda.counted = (lane, extent + 1);
+        }
+    }
+
+    /// Where files are to be given back, what is in them moves.
+    fn leave_files_beyond(&mut self, lane: usize) {
+        if !self.extents.is_beyond_limit() {
+            return;
+        }
+        self.give_up_idle(lane);
+        let of = &self.lanes[lane];
+        let journal = of.journal.extents.iter().rposition(|extent| self.extents.lies_beyond(extent.position));
+        let kept = of.kept.extents.iter().rposition(|extent| self.extents.lies_beyond(extent.position));
+        let tasks = [(journal, Task::Journal { give_up: GiveUp::Nothing }), (kept, Task::Kept)];
+        for (last, task) in tasks {
+            self.agenda.tasks.extend(std::iter::repeat_n((lane, task), last.map_or(0, |last| last + 1)));
         }
     }
 

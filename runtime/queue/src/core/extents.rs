@@ -97,8 +97,8 @@ impl Extents {
         let has_free = |file: &Option<File>| file.as_ref().is_some_and(|file| file.free > 0);
         if !self.files.get(self.current).is_some_and(has_free) || self.total > self.most {
             // The one with the most to give, the first of equals: what follows lies together.
-            let within = usize::try_from(self.most.div_ceil(u64::from(self.per_file))).unwrap_or(usize::MAX);
-            let worth = |number: usize| (number < within, self.files[number].as_ref().map_or(0, |file| file.free));
+            let first = |number: usize| u32::try_from(number * self.per_file as usize).unwrap_or(u32::MAX);
+            let worth = |number: usize| (!self.lies_beyond(first(number)), self.files[number].as_ref().map_or(0, |file| file.free));
             let numbers = (0..self.files.len()).rev().filter(|number| has_free(&self.files[*number]));
             self.current = numbers.max_by_key(|number| worth(*number))?;
         }
@@ -122,15 +122,27 @@ impl Extents {
         self.free += 1;
     }
 
+    /// Whether files are left from a higher limit.
+    pub(crate) fn is_beyond_limit(&self) -> bool {
+        self.total > self.most
+    }
+    /// Whether an extent is in a file that is to be given back.
+    pub(crate) fn lies_beyond(&self, position: Position) -> bool {
+        self.is_beyond_limit() && u64::from(position / self.per_file) * u64::from(self.per_file) >= self.most
+    }
     /// Extents that lanes may hold together.
     pub(crate) fn usable(&self) -> u64 {
         self.total.min(self.most) - self.quarantined.min(self.total)
+    }
+    /// The limit, whatever there is.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
     }
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
     pub(crate) fn free(&self) -> u64 {
-        self.free.min(self.most.saturating_add(self.free).saturating_sub(self.total))
+        self.free
     }
     pub(crate) fn quarantined(&self) -> u64 {
         self.quarantined

@@ -5,9 +5,10 @@
 use crate::core::end::Ending;
 use crate::core::items::ItemExtent;
 use crate::core::lane::{Lane, Phase, Purge};
-use crate::core::room::reserved_for;
+use crate::core::room::{record_bytes, reserved_for};
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused, STATE_KEEP_MS, Ticket};
+use crate::format::MOST_KEYS;
 use crate::job::JobState;
 use crate::record::JournalRecord;
 
@@ -64,6 +65,8 @@ impl Core {
         of.bytes = of.bytes.saturating_sub(content);
         let traits = of.jobs.values().filter_map(|entry| entry.traits.as_ref());
         of.reserved = traits.map(|traits| reserved_for(&traits.keys, traits.unique.as_ref())).sum();
+        // Of those that stay because they may have been started, the keys are not known.
+        of.reserved += of.unended.saturating_sub(of.jobs.len() as u64) * record_bytes(MOST_KEYS, true);
         of.loaded = Default::default();
         of.ended[JobState::Purged as usize] += count;
         of.pending.work = true;
@@ -99,7 +102,7 @@ impl Lane {
         let mut resident = false;
         let mut next = self.items.next(0);
         while let Some(sequence) = next {
-            if self.jobs.contains_key(&sequence) || self.letters.contains_key(&sequence) {
+            if sequence < self.suspect_below || self.jobs.contains_key(&sequence) || self.letters.contains_key(&sequence) {
                 resident = true;
                 next = self.items.next(sequence + 1);
                 continue;

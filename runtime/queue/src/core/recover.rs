@@ -18,7 +18,8 @@ use std::io;
 use crate::core::Core;
 use crate::core::extents::Position;
 use crate::core::lookup::ReadExtent;
-use crate::format::{Fault, HEADER_BYTES, decode_header};
+use crate::core::stream::Write;
+use crate::format::{Fault, HEADER_BYTES, Scan, decode_header};
 use crate::job::JobId;
 use crate::record::{ExtentHeader, Meta, Stream};
 use crate::status::Recovered;
@@ -30,9 +31,9 @@ const SERIAL_JUMP: u64 = 1 << 32;
 pub(crate) trait Source: ReadExtent {
     /// Fills `buffer` from an extent.
     fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()>;
-    /// Whether the end of an extent was not there.
-    fn was_cut(&self, _position: Position) -> bool {
-        false
+    /// Extents that were there and are not, or not wholly: of files that are missing or were cut.
+    fn lost_extents(&self) -> u64 {
+        0
     }
     /// Every extent there is.
     fn positions(&self) -> Vec<Position>;
@@ -72,6 +73,8 @@ struct Notebook {
     emissions: HashMap<JobId, u64>,
     meta: Meta,
     latest: u64,
+    /// Extents whose owner is not known any more: each may have held part of any lane's journal.
+    lost: u64,
     report: Recovered,
 }
 
@@ -89,6 +92,7 @@ impl Core {
     pub(crate) fn recover(&mut self, source: &dyn Source, report: Recovered, wall: u64) {
         let mut notebook = Notebook { report, ..Notebook::default() };
         let lanes = self.headers(source, &mut notebook);
+        notebook.lost += notebook.report.quarantined_extents + source.lost_extents();
         for (number, mut extents) in lanes {
             for of_stream in [&mut extents.items, &mut extents.journal, &mut extents.kept] {
                 of_stream.sort_by_key(|header| header.serial);
@@ -144,6 +148,12 @@ impl Core {
             }
         }
         lanes
+    }
+
+    /// What the last write left unfinished is filled, before anything is written behind it.
+    fn mend(&mut self, header: &ExtentHeader, scan: &Scan<'_>) {
+        let fillers = scan.fillers(header.serial).into_iter();
+        self.mends.extend(fillers.map(|(offset, bytes)| Write { position: header.position, offset, bytes }));
     }
 
     fn recover_lane(&mut self, source: &dyn Source, number: u64, extents: LaneExtents, notebook: &mut Notebook) {

@@ -66,7 +66,7 @@ impl Core {
         if names > MOST_NAME_BYTES {
             return Err(full(WhichLimit::ItemBytes, MOST_NAME_BYTES as u64, names as u64));
         }
-        let share = self.extents.usable().saturating_sub(self.cleaning_reserve() + 2) * USABLE_BYTES as u64 / 2;
+        let share = self.extents.most().saturating_sub(self.cleaning_reserve() + 2) * USABLE_BYTES as u64 / 2;
         let share = share.min((limits.tenant_disk / EXTENT_BYTES as u64).saturating_sub(1) * USABLE_BYTES as u64);
         let most = limits.queue_bytes.min(limits.tenant_bytes).min(share);
         let each = if need.items == 1 { limits.item_bytes.min(most) } else { most };
@@ -172,7 +172,7 @@ impl Lane {
     pub(crate) fn finish(&mut self, bytes: u64, reserved: u64) {
         self.unended = self.unended.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
-        self.reserved = self.reserved.saturating_sub(reserved);
+        self.reserved = if self.unended == 0 { 0 } else { self.reserved.saturating_sub(reserved) };
     }
 }
 

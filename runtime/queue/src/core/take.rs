@@ -139,7 +139,7 @@ impl Core {
         let Some(item) = of.loaded.iter_mut().find_map(|loaded| loaded.items.remove(&sequence)) else {
             return Ok(self.plan_job(lane, sequence).map_or(Look::Next, Look::Read));
         };
-        let interrupted = of.jobs.get(&sequence).is_some_and(|entry| entry.interrupted);
+        let interrupted = of.jobs.get(&sequence).is_some_and(|entry| entry.interrupted) || sequence < of.suspect_below;
         // A write that may have been done is not forgotten because time is up: a worker must tell its end.
         if item.expires_at.is_some_and(|at| at <= self.now) && !interrupted {
             let ended = self.end(lane, sequence, &Traits::of(&item), Ending::unexecuted(JobState::Expired));

@@ -49,6 +49,8 @@ pub struct RealDisk {
     folder: PathBuf,
     /// For syncing names.
     handle: File,
+    /// Nothing is written.
+    to_read: bool,
     /// Unlocked when it is closed.
     _lock: File,
 }
@@ -67,7 +69,21 @@ impl RealDisk {
         let folder = folder.into();
         let handle = File::open(&folder).map_err(|source| unusable(&folder, source))?;
         let lock = lock(&folder)?;
-        Ok(RealDisk { folder, handle, _lock: lock })
+        Ok(RealDisk { folder, handle, to_read: false, _lock: lock })
+    }
+
+    /// The same to look into it, also on a volume that cannot be written to.
+    pub fn open_to_read(folder: impl Into<PathBuf>) -> Result<RealDisk, FolderError> {
+        let folder = folder.into();
+        let handle = File::open(&folder).map_err(|source| unusable(&folder, source))?;
+        let lock = match lock(&folder) {
+            // Nobody else can write into it either.
+            Err(FolderError::Unusable { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                handle.try_clone().map_err(|source| unusable(&folder, source))?
+            }
+            lock => lock?,
+        };
+        Ok(RealDisk { folder, handle, to_read: true, _lock: lock })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -131,7 +147,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path(name))?;
+        let file = OpenOptions::new().read(true).write(!self.to_read).open(self.path(name))?;
         Ok(Arc::new(RealFile { file }))
     }
 

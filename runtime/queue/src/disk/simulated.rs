@@ -167,6 +167,11 @@ impl SimulatedDisk {
         let state = self.lock();
         state.names.get(name).map(|file| state.files[*file].content().to_vec())
     }
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let state = self.lock();
+        state.names.values().map(|file| state.files[*file].content().len() as u64).sum()
+    }
     /// Puts a file there, or other content into it, all durable.
     pub fn put(&self, name: &str, content: Vec<u8>) {
         let mut state = self.lock();

@@ -24,11 +24,13 @@ pub enum Kind {
     Job,
     Purged,
     Note,
+    /// Stands where a write was not finished, so that the gap is not taken for damage later.
+    Filler,
 }
 
 impl Kind {
     /// Every kind, in the order of their codes, which begin at 1.
-    pub const ALL: [Kind; 5] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Purged, Kind::Note];
+    pub const ALL: [Kind; 6] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Purged, Kind::Note, Kind::Filler];
 
     fn code(self) -> u8 {
         self as u8 + 1

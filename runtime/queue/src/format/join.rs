@@ -16,6 +16,10 @@ impl Join {
     /// The next fragment of the stream. Answers with a record that is whole now.
     pub fn push(&mut self, fragment: &Fragment<'_>) -> Option<(Kind, Bytes)> {
         let piece = fragment.piece;
+        if piece.kind == Kind::Filler {
+            self.interrupt();
+            return None;
+        }
         if piece.first {
             self.interrupt();
             if piece.last {

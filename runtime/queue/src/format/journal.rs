@@ -97,7 +97,7 @@ fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
 pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault> {
     let mut input = Input::new(record);
     match kind {
-        Kind::Item => Err(Fault::Invalid("kind of record")),
+        Kind::Item | Kind::Filler => Err(Fault::Invalid("kind of record")),
         Kind::Meta => {
             let meta = meta(&mut input)?;
             if input.rest().is_empty() { Ok(JournalRecord::Meta(meta)) } else { Err(Fault::Invalid("length")) }

@@ -3,11 +3,11 @@
 //! The whole extent is looked at, not only what joins up: behind a damaged frame the search goes on in steps of [`ALIGNMENT`] until
 //! something valid is found, and everything valid is used. What is missing in between was either lost by a write that was not finished
 //! when the machine stopped (torn: it was never acknowledged), or was durable and is damaged. Invariant 3 of the format tells them
-//! apart: a gap is torn if what follows it is the rest of the last batch before the machine stopped, or if nothing follows. So that this
-//! stays known, the first batch after such a start leaves out a number.
+//! apart: a gap is torn if what follows it is the rest of the last batch, or if nothing follows. A start mends it with a filler before
+//! anything is written behind.
 
 use crate::format::footer::decode_sealed;
-use crate::format::fragment::{Fragment, Frame, may_be_frame};
+use crate::format::fragment::{self, Fragment, Frame, Kind, Piece, may_be_frame};
 use crate::format::{ALIGNMENT, EXTENT_BYTES, FRAGMENT_BYTES, Fault, HEADER_BYTES, SECTOR_BYTES};
 use crate::record::{ExtentHeader, Footer};
 
@@ -41,6 +41,22 @@ pub struct Scan<'a> {
     pub one_batch: bool,
     /// The highest number of a batch seen anywhere in it: the next one is larger.
     pub last_batch: u16,
+}
+
+impl Scan<'_> {
+    /// What to write, and where in the extent, so that what was torn is not taken for damage when other batches stand behind it.
+    pub fn fillers(&self, serial: u64) -> Vec<(usize, Vec<u8>)> {
+        let between = self.gaps.iter().filter(|gap| gap.torn && gap.offset < self.end && gap.bytes >= FRAGMENT_BYTES);
+        let filler = |gap: &Gap| {
+            let behind = self.fragments.iter().find(|fragment| fragment.offset > gap.offset);
+            let batch = behind.map_or(self.last_batch, |fragment| fragment.piece.batch);
+            let piece = Piece { kind: Kind::Filler, first: true, last: true, begins: true, batch };
+            let mut out = Vec::with_capacity(gap.bytes);
+            fragment::put(&mut out, serial, gap.offset, piece, &[&vec![0; gap.bytes - FRAGMENT_BYTES]]);
+            (gap.offset, out)
+        };
+        between.map(filler).collect()
+    }
 }
 
 /// Looks at an extent whose header was read. `extent` is all of it, or as much as there is in a file that is too short. What was sealed
@@ -85,16 +101,13 @@ fn look<'a>(extent: &'a [u8], header: &ExtentHeader, in_doubt: bool) -> Scan<'a>
     found
 }
 
-/// Whether a gap was left by a write that was not finished. What follows it must be the rest of that batch, and behind that either
-/// nothing of a later batch, if the batch may be the last, or one whose number says so ([`crate::format::Tail::resume`] leaves one out).
+/// Whether a gap was left by a write that was not finished: its batch may be the last, what follows is the rest of it, and nothing of a
+/// later batch stands behind.
 fn is_torn(gap: usize, fragments: &[Fragment<'_>], seal: Option<u16>, may_be_last: bool) -> bool {
     let behind = &fragments[fragments.partition_point(|fragment| fragment.offset < gap)..];
     let mut batches = behind.iter().map(|fragment| fragment.piece.batch).chain(seal);
-    if behind.first().is_some_and(|fragment| fragment.piece.begins) {
-        return false;
-    }
-    let Some(of_gap) = batches.next() else { return false };
-    batches.find(|batch| *batch != of_gap).map_or(may_be_last, |next| next > of_gap.saturating_add(1))
+    let Some(of_gap) = batches.next().filter(|_| behind.first().is_none_or(|fragment| !fragment.piece.begins)) else { return false };
+    may_be_last && batches.all(|batch| batch == of_gap)
 }
 
 /// The last write may have left a frame without all of its payload: it is counted, and its number not used again.

@@ -110,9 +110,7 @@ impl Tail {
         if scan.footer.is_some() {
             return None;
         }
-        // A number is left out where a batch is not whole, so that the gap in it is not taken for damage later.
-        let batch = scan.last_batch + u16::from(scan.gaps.iter().any(|gap| gap.torn));
-        let mut tail = Tail { offset: scan.end.next_multiple_of(ALIGNMENT), batch, begins: false, ..Tail::new(header) };
+        let mut tail = Tail { offset: scan.end.next_multiple_of(ALIGNMENT), batch: scan.last_batch, begins: false, ..Tail::new(header) };
         for fragment in scan.fragments.iter().filter(|fragment| fragment.piece.first && fragment.piece.kind == Kind::Item) {
             // What does not decode is damaged for every reader: it needs no entry.
             if let Ok((item, content_bytes, _)) = decode_item_head(fragment.payload) {

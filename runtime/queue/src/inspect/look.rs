@@ -50,7 +50,9 @@ impl Look {
             // As a start would have it.
             remarks.push(format!("the file {HEAD_NAME} cannot be used: {what}"));
             let store = files.values().find_map(|(file, bytes)| first_store(file.as_ref(), *bytes));
-            store.map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)) }).ok_or(InspectError::NoStore)
+            store
+                .map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)), disk_limit: u64::MAX })
+                .ok_or(InspectError::NoStore)
         })?;
         let last = files.keys().next_back().copied().unwrap_or(0);
         let missing = (0..last).filter(|number| !files.contains_key(number)).map(file_name).collect();

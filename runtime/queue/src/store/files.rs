@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::core::extents::{Extents, Position};
@@ -37,8 +38,8 @@ pub(crate) struct Files {
     per_file: u32,
     disk_limit: u64,
     open: RwLock<BTreeMap<u32, OpenFile>>,
-    /// First position of a file that was cut short from which on it had nothing, or a part.
-    cut: RwLock<Vec<(Position, Position)>>,
+    /// Extents of files that are missing or were cut, found at the start.
+    lost: AtomicU64,
 }
 
 fn unusable(what: &str, error: &io::Error) -> StoreError {
@@ -62,16 +63,25 @@ impl Files {
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), cut: RwLock::default() };
+        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), lost: AtomicU64::new(0) };
         let last = numbers.iter().copied().max();
         for (number, file) in opened {
             files.adopt(number, file, &mut report);
         }
         for number in (0..last.unwrap_or(0)).filter(|number| !numbers.contains(number)) {
             report.missing_files.push(file_name(number));
+            files.lost.fetch_add(u64::from(files.per_file), Ordering::Relaxed);
         }
         if let Err(error) = files.make_missing() {
             report.remarks.push(format!("files could not be made: {error}"));
+            if files.read_open().is_empty() && !is_full(&error) {
+                return Err(unusable("files cannot be made", &error));
+            }
+        }
+        if files.head.disk_limit != disk_limit
+            && let Err(error) = files.write_head()
+        {
+            report.remarks.push(format!("the file head could not be written: {error}"));
         }
         if files.is_incomplete() {
             report.remarks.push("the volume has no space for all of disk_limit: the rest is made later".to_owned());
@@ -91,11 +101,12 @@ impl Files {
         };
         let wanted = self.wanted(number);
         if bytes < wanted {
-            report.remarks.push(format!("{name} was {bytes} bytes long, not {wanted}; it was filled up"));
-            let position = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
-            let first = u64::from(number) * u64::from(self.per_file);
-            let cut = (position(first + bytes / EXTENT), position(first + wanted / EXTENT));
-            self.cut.write().unwrap_or_else(PoisonError::into_inner).push(cut);
+            // A raised limit makes the last file longer, which is no loss.
+            let before = wanted_under(&self.head, self.head.disk_limit, number);
+            if bytes < before {
+                report.remarks.push(format!("{name} was {bytes} bytes long, not {before}: its end is lost"));
+                self.lost.fetch_add((before - bytes).div_ceil(EXTENT), Ordering::Relaxed);
+            }
             while bytes < wanted {
                 let piece = (wanted - bytes).min(EXTENT - bytes % EXTENT);
                 if let Err(error) = file.write_at(&ZEROS[..usize::try_from(piece).unwrap_or(EXTENT_BYTES)], bytes) {
@@ -111,9 +122,15 @@ impl Files {
 
     /// Bytes that a file should have under the limit.
     fn wanted(&self, number: u32) -> u64 {
-        let before = u64::from(number) * self.head.file_bytes + HEAD_BYTES as u64;
-        let left = self.disk_limit.saturating_sub(before).min(self.head.file_bytes);
-        left - left % EXTENT
+        wanted_under(&self.head, self.disk_limit, number)
+    }
+
+    /// The head says from now on how long the files are. Where it cannot be written it says what it said.
+    fn write_head(&self) -> io::Result<()> {
+        let head = StoreHead { disk_limit: self.disk_limit, ..self.head };
+        let file = self.disk.open(HEAD_NAME)?;
+        file.write_at(&head.encode(), 0)?;
+        file.sync()
     }
 
     /// Makes the files that are missing, as far as there is space: those that were made, with their extents.
@@ -127,7 +144,13 @@ impl Files {
             let is_there = self.read_open().contains_key(&number);
             let used: u64 = self.read_open().values().map(|file| u64::from(file.extents) * EXTENT).sum();
             if !is_there && used + wanted + HEAD_BYTES as u64 <= self.disk_limit {
-                result = self.disk.create(&file_name(number), wanted).map(|file| {
+                let created = self.disk.create(&file_name(number), wanted);
+                // Its length must outlive a crash before anything is put into it.
+                let synced = created.and_then(|file| match file.sync() {
+                    Ok(()) => Ok(file),
+                    Err(error) => self.disk.remove(&file_name(number)).and(Err(error)),
+                });
+                result = synced.map(|file| {
                     let extents = u32::try_from(wanted / EXTENT).unwrap_or(u32::MAX);
                     self.write_open().insert(number, OpenFile { file, extents });
                     made.push((number, extents));
@@ -193,6 +216,15 @@ impl Files {
         Ok(())
     }
 
+    /// At a start: writes what mends it, and makes everything that was read durable.
+    pub(crate) fn settle(&self, mends: &[Write]) -> Result<(), StoreError> {
+        let unsettled = |error: io::Error| unusable("what was found cannot be made durable", &error);
+        self.write(mends).map_err(|WriteError::Write(error)| unsettled(error))?;
+        let files: Vec<_> = self.read_open().values().map(|file| file.file.clone()).collect();
+        files.iter().try_for_each(|file| file.sync()).map_err(unsettled)?;
+        self.disk.sync_folder().map_err(unsettled)
+    }
+
     /// Makes durable what was written to the files of these writes: how many syncs that took.
     pub(crate) fn sync(&self, writes: &[Write]) -> io::Result<u64> {
         let mut numbers: Vec<u32> = writes.iter().map(|write| write.position / self.per_file).collect();
@@ -213,6 +245,13 @@ impl Files {
     fn write_open(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, OpenFile>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Bytes that a file should have under a limit.
+fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u64 {
+    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(HEAD_BYTES as u64);
+    let left = disk_limit.saturating_sub(before).min(head.file_bytes);
+    left - left % EXTENT
 }
 
 /// Whether an error says that the volume has no space.
@@ -264,7 +303,8 @@ fn head(
     let longest = files.values().filter_map(|file| file.bytes().ok()).max();
     let bytes = longest.map_or(file_bytes(disk_limit), |longest| file_bytes(longest.saturating_mul(32)));
     let store = known.unwrap_or_else(|| RandomState::new().hash_one(disk_limit) | 1);
-    let head = StoreHead { store, file_bytes: bytes };
+    // Of a head that is lost nobody knows how long the files were.
+    let head = StoreHead { store, file_bytes: bytes, disk_limit: if files.is_empty() { disk_limit } else { 0 } };
     if is_there {
         disk.remove(HEAD_NAME).map_err(|error| unusable("the file head cannot be replaced", &error))?;
     }
@@ -308,9 +348,8 @@ impl Source for Files {
         let (file, at) = self.file(position)?;
         read_at(file.as_ref(), buffer, at + offset as u64)
     }
-    fn was_cut(&self, position: Position) -> bool {
-        let cut = self.cut.read().unwrap_or_else(PoisonError::into_inner);
-        cut.iter().any(|(from, to)| (*from..*to).contains(&position))
+    fn lost_extents(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
     fn positions(&self) -> Vec<Position> {
         let open = self.read_open();

@@ -1,6 +1,7 @@
 //! The store by hand, on a simulated disk.
 
 mod basics;
+mod limits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

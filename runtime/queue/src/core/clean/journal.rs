@@ -75,7 +75,8 @@ impl Core {
         let serial = of.journal.extents[at].serial;
         if of.journal.is_open(serial) {
             // The only extent there is: what lives in it moves to a new one.
-            if of.journal.room() > 4096 || self.extents.free() < 2 {
+            let stays = of.journal.room() > 4096 && !self.extents.lies_beyond(of.journal.extents[at].position);
+            if stays || self.extents.free() < 2 {
                 return None;
             }
             self.seal(lane, Stream::Journal);
@@ -87,7 +88,7 @@ impl Core {
         }
         // Its seal may be in the batch that is being gathered: then it is read after that.
         if self.lanes[lane].dirty && self.lanes[lane].journal.extents.back().is_some_and(|extent| extent.serial == serial) {
-            self.agenda.tasks.push_back((lane, crate::core::clean::Task::Journal { give_up }));
+            self.agenda.after_batch.push((lane, crate::core::clean::Task::Journal { give_up }));
             return None;
         }
         Some(self.plan_journal(lane, at, None, of_longest(&self.lanes[lane].journal.extents[at])))

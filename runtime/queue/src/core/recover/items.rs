@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::core::append::milliseconds;
 use crate::core::items::ItemExtent;
 use crate::core::keys::Holder;
-use crate::core::lane::{JobEntry, KeptExtent, Phase, Traits};
+use crate::core::lane::{JobEntry, KeptExtent, MOST_SET_ASIDE, Phase, Traits};
 use crate::core::lookup::{Plan, read};
 use crate::core::recover::journal::Facts;
 use crate::core::recover::{Notebook, Source};
@@ -15,11 +15,13 @@ use crate::core::stream::Open;
 use crate::core::write::place;
 use crate::format::{
     EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item, decode_item_head,
-    footer_bytes, scan,
+    footer_bytes, scan_last,
 };
 use crate::item::Unique;
-use crate::record::{ExtentHeader, Footer, FooterItem};
+use crate::record::{ExtentHeader, Footer, FooterItem, Stream};
 
+/// Records of jobs in one extent, at most.
+const MOST_RECORDS: u64 = (EXTENT_BYTES / 32) as u64;
 /// Most footers are within this.
 const FOOTER_GUESS: usize = 1024;
 
@@ -42,16 +44,19 @@ impl Core {
         notebook: &mut Notebook,
     ) {
         let (items, kept) = headers;
-        let latest = notebook.meta.time;
         let copies = self.recover_kept(source, lane, kept, &mut facts, notebook);
+        let first_in_doubt = in_doubt(source, &items);
         let mut doubtful = Vec::new();
         for (index, header) in items.iter().enumerate() {
-            let next = items.get(index + 1);
-            let Some(contents) = self.contents(source, header, next.is_none(), notebook) else { continue };
+            let is_newest = index + 1 == items.len();
+            let Some(contents) = self.contents(source, header, is_newest, notebook) else { continue };
             self.extents.hold(header.position);
             let mut extent = ItemExtent::new(header.serial, header.position, header.first, header.meta.time);
-            // Only what the last write left can be torn: where the next extent is of the same moment, or there is none.
-            if contents.is_open || next.is_none_or(|next| next.meta.time >= latest) {
+            if index >= first_in_doubt {
+                doubtful.extend(self.not_found(source, header, &contents.footer));
+            }
+            // Its end may be in an extent that was never written.
+            if contents.is_open || index + 1 >= first_in_doubt {
                 doubtful.extend(last_doubtful(&contents).cloned());
             }
             for item in &contents.footer.items {
@@ -66,15 +71,33 @@ impl Core {
         for item in doubtful {
             self.cut_if_torn(source, lane, &item, notebook);
         }
+        self.suspect(lane, &facts, notebook);
         self.drop_lost(lane, facts);
+    }
+
+    /// Where parts of the journal may be lost, items that may have been started are handed out as interrupted: never run again as if
+    /// nothing had been. As a lane hands out in order, that is none far behind the last one known to have been started.
+    fn suspect(&mut self, lane: usize, facts: &Facts, notebook: &mut Notebook) {
+        let lost = notebook.lost + u64::from(facts.is_suspect);
+        let of = &mut self.lanes[lane];
+        if lost == 0 || of.unended == 0 {
+            return;
+        }
+        let most = (MOST_SET_ASIDE as u64 * 2).saturating_add(lost.saturating_mul(MOST_RECORDS));
+        let known = facts.highest.max(of.oldest_on_disk().min(of.next_sequence));
+        of.suspect_below = known.saturating_add(most).min(of.next_sequence);
+        // A whole extent is suspect or not at all.
+        if let Some(at) = of.items.find(of.suspect_below) {
+            of.suspect_below = of.items.extents[at].end();
+        }
+        let name = &of.name;
+        let remark = format!("part of the journal of lane {}/{} may be lost: items are handed out as interrupted", name.queue, name.tenant);
+        notebook.report.remarks.push(remark);
     }
 
     /// Records of jobs and letters whose items are nowhere are not kept as such.
     fn drop_lost(&mut self, lane: usize, facts: Facts) {
         let of = &mut self.lanes[lane];
-        if facts.is_suspect {
-            of.suspect_below = of.next_sequence;
-        }
         for sequence in facts.jobs.into_keys().chain(facts.letters.into_keys()) {
             of.journal.kill(crate::core::journal::Sort::Job, sequence);
         }
@@ -82,7 +105,8 @@ impl Core {
 
     /// Reads what an extent holds, from its footer if it has one.
     fn contents(&mut self, source: &dyn Source, header: &ExtentHeader, is_newest: bool, notebook: &mut Notebook) -> Option<Contents> {
-        if let Some(footer) = read_footer(source, header) {
+        // Few and small as kept extents are, they are read whole: a copy that was not finished must not stand for its item.
+        if let Some(footer) = read_footer(source, header).filter(|_| header.stream == Stream::Items) {
             return Some(Contents { footer, tail: None, is_open: false });
         }
         let Ok(content) = source.read_extent(header.position) else {
@@ -91,7 +115,8 @@ impl Core {
             self.extents.quarantine(header.position);
             return None;
         };
-        let scan = scan(&content, header);
+        let scan = scan_last(&content, header);
+        self.mend(header, &scan);
         for gap in &scan.gaps {
             notebook.report.cut_bytes += gap.bytes as u64;
             notebook.report.cut_records += 1;
@@ -115,6 +140,15 @@ impl Core {
         let footer = Footer { end: 0, earliest_expiry, items };
         let tail = if is_newest { Tail::resume(header, &scan) } else { None };
         Some(Contents { footer, tail, is_open: true })
+    }
+
+    /// Items that the footer of an extent in doubt names and that are not there.
+    fn not_found(&mut self, source: &dyn Source, header: &ExtentHeader, footer: &Footer) -> Vec<FooterItem> {
+        let Ok(content) = source.read_extent(header.position) else { return Vec::new() };
+        let scan = scan_last(&content, header);
+        self.mend(header, &scan);
+        let is_there = |item: &&FooterItem| scan.fragments.iter().any(|fragment| fragment.offset == usize::from(item.offset));
+        footer.items.iter().filter(|item| !is_there(item)).cloned().collect()
     }
 
     fn recover_item(&mut self, lane: usize, extent: &mut ItemExtent, item: &FooterItem, copies: &[(u64, u64)], facts: &mut Facts) {
@@ -202,8 +236,8 @@ impl Core {
         let mut newest = std::collections::BTreeMap::new();
         for (serial, mut items) in found {
             // A copy that was not finished does not count: the item is still where it was.
-            if let Some(sequence) = items.last().map(|item| item.sequence)
-                && !self.is_whole(source, self.plan_kept(lane, serial, sequence), sequence)
+            if let Some(last) = items.last().map(|item| item.sequence)
+                && !self.is_whole(source, self.plan_kept(lane, serial, last), last)
             {
                 items.pop();
             }
@@ -244,6 +278,12 @@ impl Core {
         of.enter(sequence, hidden(item));
         self.voids.push((lane, sequence));
     }
+}
+
+/// The first of a stream's extents that the last write before the machine stopped may have sealed or begun, by index.
+fn in_doubt(source: &dyn Source, headers: &[ExtentHeader]) -> usize {
+    let is_older = |header: &ExtentHeader| source.read_extent(header.position).is_ok_and(|content| !scan_last(&content, header).one_batch);
+    headers.iter().rposition(is_older).unwrap_or(0)
 }
 
 /// An item that may never have been.

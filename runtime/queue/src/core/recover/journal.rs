@@ -11,7 +11,7 @@ use crate::core::lane::{JobEntry, Letter, Note, Phase, Purge};
 use crate::core::recover::{Notebook, Sequences, Source, merged};
 use crate::core::stream::Open;
 use crate::core::write::{needed_until, small_bytes};
-use crate::format::{Fragment, Kind, Tail, decode_journal, scan};
+use crate::format::{Fragment, Kind, Tail, decode_journal, scan, scan_last};
 use crate::item::Hash;
 use crate::job::{JobId, JobState};
 use crate::record::{ExtentHeader, JobRecord, JournalRecord, Meta};
@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub(super) jobs: BTreeMap<u64, JobEntry>,
     pub(super) letters: BTreeMap<u64, Letter>,
     notes: HashSet<Hash>,
+    /// Highest sequence of these.
+    pub(super) highest: u64,
     /// Parts of it cannot be read: what it said of items may be lost.
     pub(super) is_suspect: bool,
 }
@@ -63,6 +65,8 @@ impl Core {
         let mut leading = Leading::default();
         let mut before: Option<u64> = None;
         let newest = headers.last().map(|header| header.serial);
+        // Whether the last write may have been the one that sealed it.
+        let mut in_doubt = true;
         for header in headers.into_iter().rev() {
             if header.serial < floors.journal_floor {
                 break;
@@ -74,14 +78,14 @@ impl Core {
             if newest == Some(header.serial) {
                 self.lanes[lane].journal.next_ordinal = header.first + 1;
             }
-            // A file that was cut may have held more than is seen to be torn.
-            facts.is_suspect |= source.was_cut(header.position);
             let Ok(content) = source.read_extent(header.position) else {
                 facts.is_suspect = true;
                 notebook.report.remarks.push(format!("extent {} cannot be read: part of a journal is lost", header.position));
                 continue;
             };
-            let scan = scan(&content, &header);
+            let scan = if in_doubt { scan_last(&content, &header) } else { scan(&content, &header) };
+            in_doubt &= scan.one_batch;
+            self.mend(&header, &scan);
             for gap in &scan.gaps {
                 facts.is_suspect |= !gap.torn;
                 notebook.report.cut_bytes += gap.bytes as u64;
@@ -97,12 +101,6 @@ impl Core {
         // The oldest that is left must be the floor's, or what lies between is lost.
         let first = self.lanes[lane].journal.extents.front().map(|extent| extent.serial);
         facts.is_suspect |= first.is_some_and(|serial| floors.journal_floor > 0 && serial != floors.journal_floor);
-        if facts.is_suspect {
-            let name = &self.lanes[lane].name;
-            let remark =
-                format!("part of the journal of lane {}/{} is lost: its items are handed out as interrupted", name.queue, name.tenant);
-            notebook.report.remarks.push(remark);
-        }
         facts
     }
 
@@ -117,7 +115,7 @@ impl Core {
     ) -> Leading {
         let (facts, floors, notebook) = into;
         let mut rest = if behind.ordinal == header.first + 1 { behind } else { Leading::default() };
-        for fragment in fragments.iter().rev() {
+        for fragment in fragments.iter().rev().filter(|fragment| fragment.piece.kind != Kind::Filler) {
             let piece = fragment.piece;
             if piece.last {
                 rest = Leading { ordinal: 0, bytes: Vec::new(), is_last: true };
@@ -164,6 +162,7 @@ impl Core {
             }
             JournalRecord::Job(job) => {
                 notebook.latest = notebook.latest.max(job.at);
+                facts.highest = facts.highest.max(job.sequence);
                 if facts.recorded.insert(job.sequence) {
                     self.recover_job(lane, at, job, (facts, notebook));
                 }
