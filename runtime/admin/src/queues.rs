@@ -356,9 +356,7 @@ fn refusal(error: StoreError) -> Refusal {
     match error {
         StoreError::NotFound => Refusal::new(Code::UnknownJob, "There is no such job or lane, or nothing is kept of it."),
         StoreError::WrongState(state) => {
-            let mut refusal = malformed(&format!("The job is {}: that cannot be done to it.", state.name()));
-            refusal.status = Some(409);
-            refusal
+            Refusal::new(Code::WrongState, format!("The job is {}: that cannot be done to it.", state.name()))
         }
         StoreError::Closing => Refusal::new(Code::Draining, "The store is being closed."),
         StoreError::Full(_) => Refusal::new(Code::QueueFull, detail),

@@ -24,10 +24,12 @@ mod schedule;
 mod state;
 mod ticks;
 mod turns;
+mod unserved;
 
 use bytes::Bytes;
-use spillgate_model::{Code, Refusal};
+use spillgate_model::{Code, Flowfile, Refusal};
 use spillgate_queue::{JobId, JobState, LaneName, Room, Store};
+use spillgate_telemetry::happened::{self, FailedCall};
 
 pub(crate) use append::{content_of, run as append};
 pub(crate) use claim::Claim;
@@ -38,8 +40,10 @@ pub(crate) use room::{refusal as full_refusal, store_refusal};
 pub(crate) use state::Durability;
 pub use state::HeldLane;
 pub use turns::HeldBy;
+pub use unserved::Unserved;
 
-use crate::Live;
+use crate::reload::Inner;
+use crate::{Call, Live};
 
 /// How the store behind durable flows is.
 #[derive(Clone, Debug)]
@@ -65,6 +69,12 @@ pub struct JobView {
     pub outcome: Option<Bytes>,
     /// There was one, and it is no longer kept.
     pub outcome_gone: bool,
+}
+
+/// Tells the log of work that failed and has no caller who hears of it.
+fn call_failed(inner: &Inner, call: &Call, code: &str, internal: &str) {
+    let (flow, Flowfile { tenant, id, .. }) = (&call.live.plan.flows[call.flow].name, &call.flowfile);
+    happened::call_failed(&inner.telemetry, &FailedCall { tenant, flow, request_id: id, code, internal });
 }
 
 /// Room for one item of a flow that queues: see [`crate::Engine::reserve`].

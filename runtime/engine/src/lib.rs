@@ -42,7 +42,7 @@ use spillgate_queue::{LaneName, Room, Store};
 use spillgate_telemetry::{Telemetry, TraceContext};
 
 pub use database::{DatabaseStatus, LiveDatabase};
-pub use durable::{Durable, HeldBy, HeldLane, JobView};
+pub use durable::{Durable, HeldBy, HeldLane, JobView, Unserved};
 pub use live::{Live, LiveTenant};
 pub use seats::SeatCounts;
 
@@ -202,7 +202,11 @@ impl Engine {
     }
     /// Lanes that have work and are held back by something the store does not know of: a database, a full target, memory.
     pub fn held_lanes(&self) -> Vec<HeldLane> {
-        self.inner.durability.held()
+        self.inner.durability.held(&self.inner.live.load())
+    }
+    /// What waits in the store for another configuration. Cheap where nothing does.
+    pub fn unserved(&self) -> Unserved {
+        self.inner.durability.unserved(&self.inner.live.load())
     }
     /// Takes no more items for work; what runs goes on. Called first when a server stops.
     pub fn stop_taking(&self) {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::cache::{self, Claim};
 use crate::reload::Inner;
 use crate::steps::{self, Context, Left, Writing};
-use crate::verdict::{Failed, Fallible, too_late};
+use crate::verdict::{Cause, Failed, Fallible, too_late};
 use crate::{Call, Outcome, durable, once};
 
 /// How long a deadline may be passed to learn whether a write was rolled back.
@@ -26,6 +26,7 @@ pub(crate) const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
 
 const WAITING: u8 = Doing::Waiting as u8;
 const CONNECTING: u8 = Doing::Connecting as u8;
+const BEGINNING: u8 = Doing::Beginning as u8;
 
 /// What a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) enum Doing {
     Waiting,
     /// A session is being opened for it.
     Connecting,
+    /// Its transaction is being begun: in some databases that waits for the writes of others.
+    Beginning,
 }
 
 /// What a call tells about itself while it runs.
@@ -53,6 +56,7 @@ impl Notes {
         match self.doing.load(Ordering::Relaxed) {
             WAITING => Doing::Waiting,
             CONNECTING => Doing::Connecting,
+            BEGINNING => Doing::Beginning,
             _ => Doing::Working,
         }
     }
@@ -195,6 +199,8 @@ pub(crate) struct Ended {
     pub(crate) mark: Option<Value>,
     /// The record said that its work was done before: nothing behind the write ran.
     pub(crate) done_before: bool,
+    /// Of a refusal: what made it.
+    pub(crate) cause: Cause,
 }
 
 /// Runs steps to their end or the deadline, and says what is left of them.
@@ -210,7 +216,7 @@ pub(crate) async fn unless_stopped(context: &Context<'_>, stopped: impl Future<O
         ended = timeout_at(context.deadline, caught(steps::run(context, &mut writing))) => ended.ok(),
         () = stopped => None,
     };
-    let nothing_more = |outcome, left, done_before| Ended { outcome, left, emits: Vec::new(), mark: None, done_before };
+    let nothing_more = |outcome, left, done_before| Ended { outcome, left, emits: Vec::new(), mark: None, done_before, cause: Cause::Said };
     let failed = match ended {
         Some(Ok(outcome)) => {
             let (emits, mark) = writing.onward();
@@ -222,6 +228,6 @@ pub(crate) async fn unless_stopped(context: &Context<'_>, stopped: impl Future<O
         },
         None => writing.late(context.notes.doing(), ROLL_BACK_PATIENCE).await,
     };
-    let left = writing.left(failed.refusal.code);
-    nothing_more(outcome(Err(failed)), left, false)
+    let (left, cause) = (writing.left(failed.refusal.code), failed.cause);
+    Ended { cause, ..nothing_more(outcome(Err(failed)), left, false) }
 }

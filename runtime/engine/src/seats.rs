@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::run::{Doing, Notes};
-use crate::verdict::{Failed, Fallible};
+use crate::verdict::{Cause, Failed, Fallible};
 use line::{Grant, Line};
 pub(crate) use seat::{Purpose, Seat};
 
@@ -341,7 +341,7 @@ impl State {
         if self.unfit {
             (refusal.retryable, refusal.retry_after) = (false, None);
         }
-        Box::new(Failed { refusal, again: !self.unfit, refused: false })
+        Box::new(Failed { refusal, again: !self.unfit, cause: Cause::Said })
     }
 
     fn connected(&mut self) {

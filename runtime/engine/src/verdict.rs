@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use spillgate_connector::{DatabaseError, Failure};
+use spillgate_connector::{Blame, DatabaseError, Failure};
 use spillgate_model::{Code, Refusal};
 
 use crate::run::Doing;
@@ -20,8 +20,24 @@ pub(crate) struct Failed {
     pub(crate) refusal: Refusal,
     /// The step itself may be tried again within the call: nothing was changed, and the cause may pass.
     pub(crate) again: bool,
+    /// What queued work must know beyond that.
+    pub(crate) cause: Cause,
+}
+
+/// What made a step fail, as far as the next attempt at an item goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// What the refusal says.
+    #[default]
+    Said,
     /// The database said no to the statement itself, and will say so again.
-    pub(crate) refused: bool,
+    Refused,
+    /// The same, until somebody mends a table or a right.
+    Schema,
+    /// The database could not do the work then, whatever it was: proven not executed.
+    Busy,
+    /// The database ended the statement, by its own limit or an operator's hand.
+    Ended,
 }
 
 /// What fallible parts of a call return.
@@ -30,7 +46,11 @@ pub(crate) type Fallible<T> = Result<T, Box<Failed>>;
 impl Failed {
     /// A failure that another try will not mend.
     pub(crate) fn refused(refusal: Refusal) -> Box<Failed> {
-        Box::new(Failed { refusal, again: false, refused: false })
+        Box::new(Failed { refusal, again: false, cause: Cause::Said })
+    }
+    /// Whether the database said no to the statement itself.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.cause, Cause::Refused | Cause::Schema)
     }
 }
 
@@ -42,7 +62,7 @@ impl From<Refusal> for Box<Failed> {
 
 /// A failure of a read, or of a write whose transaction was not asked to commit: nothing was changed.
 pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
-    let refused = error.failure == Failure::Refused;
+    let cause = cause(&error);
     let (code, again, retry_after) = match error.failure {
         Failure::Unreachable => (Code::DatabaseUnreachable, true, Some(None)),
         Failure::LinkLost => (Code::DatabaseUnreachable, true, Some(None)),
@@ -58,7 +78,17 @@ pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
         Some(None) => {}
         Some(Some(wait)) => refusal = refusal.retry_after(wait),
     }
-    Box::new(Failed { refusal, again, refused })
+    Box::new(Failed { refusal, again, cause })
+}
+
+fn cause(error: &DatabaseError) -> Cause {
+    match (&error.failure, error.blame) {
+        (Failure::Passing, Blame::Others) | (Failure::LinkLost, _) => Cause::Busy,
+        (Failure::Refused, Blame::Schema) | (Failure::NoTransactions, _) => Cause::Schema,
+        (Failure::Refused, _) => Cause::Refused,
+        (Failure::Ended, _) => Cause::Ended,
+        _ => Cause::Said,
+    }
 }
 
 /// A failure of the commit itself.
@@ -77,10 +107,12 @@ pub(crate) fn too_late(doing: Doing, working: &str) -> Box<Failed> {
     let mut refusal = match doing {
         Doing::Waiting => Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."),
         Doing::Connecting => Refusal::new(Code::DatabaseUnreachable, "The database did not answer before the deadline."),
-        Doing::Working => Refusal::new(Code::DeadlineExceeded, working),
+        Doing::Beginning | Doing::Working => Refusal::new(Code::DeadlineExceeded, working),
     };
     refusal.retryable = true;
-    Failed::refused(refusal)
+    // A transaction that did not even begin waits for others, whatever stands in it.
+    let cause = if doing == Doing::Beginning { Cause::Busy } else { Cause::Said };
+    Box::new(Failed { refusal, again: false, cause })
 }
 
 fn sentence(error: &DatabaseError) -> String {

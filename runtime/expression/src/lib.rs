@@ -12,6 +12,7 @@
 //! It adds to CEL: `rows[-1]` counts from the end, and is null where there is no such row.
 
 mod check;
+mod columns;
 mod convert;
 mod cost;
 mod from_end;
@@ -158,7 +159,7 @@ impl Expression {
             match Value::resolve(&self.compiled.tree, &context) {
                 Ok(value) => convert::to_datum(&value).map(Some),
                 Err(error) if passes(&error) => Ok(None),
-                Err(error) => Err(ExpressionError::new(convert::describe(&error))),
+                Err(error) => Err(ExpressionError::new(convert::describe(&error) + &columns::there_are(&error, self.paths(), scope))),
             }
         };
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {

@@ -109,7 +109,8 @@ fn values_are_exact_both_ways() {
 
 #[test]
 fn failures_name_what_is_missing_and_show_no_values() {
-    assert_eq!(failure("steps.position.rows[0].SPEED"), "there is no `SPEED`");
+    assert_eq!(failure("steps.position.rows[0].SPEED"), "there is no `SPEED`; the rows of step position have `ID`, `NAME`");
+    assert_eq!(failure("steps.position.rows.map(r, r.id)"), "there is no `id`; the rows of step position have `ID`, `NAME`");
     assert_eq!(failure("input.absent"), "there is no `absent`");
     assert_eq!(failure("steps.position.rows[9]"), "the index is beyond the list");
     assert_eq!(failure("1 / (input.id - 7)"), "division by zero");

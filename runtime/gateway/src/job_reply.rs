@@ -177,7 +177,7 @@ mod tests {
     fn an_end_that_left_no_problem_says_what_it_was() {
         for (state, status, code) in [
             (JobState::Failed, 500, Code::Internal),
-            (JobState::Expired, 504, Code::DeadlineExceeded),
+            (JobState::Expired, 504, Code::Expired),
             (JobState::Shed, 429, Code::QueueFull),
             (JobState::Purged, 503, Code::Stopped),
             (JobState::Unknown, 504, Code::OutcomeUnknown),

@@ -114,7 +114,7 @@ pub(crate) fn refusal(state: JobState) -> Option<Refusal> {
         // Not the caller's loss: it asked for it.
         JobState::Queued | JobState::Running | JobState::Succeeded | JobState::Cancelled => return None,
         JobState::Failed | JobState::Dead => (Code::Internal, "The work failed; what it failed with is not kept."),
-        JobState::Expired => (Code::DeadlineExceeded, "The item expired before it was done; nothing was executed."),
+        JobState::Expired => (Code::Expired, "The item expired before it was done; nothing was executed."),
         JobState::Shed => (Code::QueueFull, "The item was given up for newer ones, for the queue was full; nothing was executed."),
         JobState::Purged => (Code::Stopped, "An operator purged the queue; nothing was executed."),
         JobState::Unknown => (Code::OutcomeUnknown, "It is not known whether the write happened."),

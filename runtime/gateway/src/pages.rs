@@ -94,6 +94,7 @@ fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
     let mut reasons: Vec<String> = unreachable.map(|status| format!("database {} cannot be reached", status.name)).collect();
     // Where no flow needs a store, nobody misses it.
     reasons.extend(store.filter(|_| view.durable));
+    reasons.extend(gateway.engine.unserved().reasons());
     reasons.extend((gateway.readiness)());
     readiness_page(StatusCode::OK, if reasons.is_empty() { "ok" } else { "degraded" }, &reasons)
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use spillgate_model::Code;
+use spillgate_telemetry::happened::FailedCall;
 use spillgate_telemetry::{AccessRecord, CallMetrics, RunningCall, Telemetry, TraceContext, happened, names};
 
 use crate::view::{Counted, View};
@@ -81,7 +82,9 @@ impl<'a> Trail<'a> {
     }
     /// What its caller may not hear goes to the log.
     pub(crate) fn failed(&self, code: Code, internal: &str) {
-        happened::call_failed(self.telemetry, &self.id, code.name(), internal);
+        let (tenant, flow) = self.who_and_what();
+        let call = FailedCall { tenant, flow, request_id: &self.id, code: code.name(), internal };
+        happened::call_failed(self.telemetry, &call);
     }
     /// It was no call: a health check or a page.
     pub(crate) fn forget(mut self) {
@@ -99,11 +102,16 @@ impl<'a> Trail<'a> {
         self.record(&facts, facts.code.map_or("ok", Code::name), duration);
     }
 
-    fn record(&self, facts: &Facts, code: &'static str, duration: Duration) {
-        let (tenant, flow) = match &self.caller {
-            Some((view, tenant)) => (&*view.live.tenants[*tenant].plan.name, view.name(self.counted)),
+    /// Tenant and flow as records name them.
+    fn who_and_what(&self) -> (&str, &str) {
+        match &self.caller {
+            Some((view, tenant)) => (&view.live.tenants[*tenant].plan.name, view.name(self.counted)),
             None => (names::UNKNOWN, names::UNKNOWN),
-        };
+        }
+    }
+
+    fn record(&self, facts: &Facts, code: &'static str, duration: Duration) {
+        let (tenant, flow) = self.who_and_what();
         self.telemetry.access(&AccessRecord {
             request_id: &self.id,
             trace: self.trace,

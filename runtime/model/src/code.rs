@@ -84,6 +84,8 @@ codes! {
     ResultGone "result_gone" 410 Caller No "The result is no longer kept" "Read the data with another flow; the job ended and its result was dropped.";
     ConflictRunning "conflict_running" 409 Caller After "The work still runs" "Wait and ask again with the same key or for the same job; a new key would do the work twice.";
     ConflictUnique "conflict_unique" 409 Flow No "This was already done for the same business key" "Read the current state and do not repeat the work under another key; it was already done.";
+    Expired "expired" 504 Queue No "The item expired before it was done" "Send the work again if it is still wanted; nothing of it was executed.";
+    WrongState "wrong_state" 409 Caller No "Its state does not permit this" "Look at its state first; the same request will fail again as long as that is the same.";
     KeyReused "key_reused" 422 Caller No "The key was used with another input" "Send a fresh idempotency key for a different input, or the first input with this key.";
     KeyRequired "key_required" 400 Caller No "An idempotency key is required" "Send an Idempotency-Key header with a value of your own for this piece of work.";
     ItemTooLarge "item_too_large" 413 Caller No "The item could never fit" "Make the item smaller; waiting will not help.";
@@ -97,6 +99,8 @@ codes! {
     DatabaseError "database_error" 502 Database ByCase "The database refused the statement" "If retryable is true, call again after retry_after_ms; if not, change the input or report the problem, for the same call will fail again.";
     ValueInexact "value_inexact" 502 Flow No "A value cannot be given exactly" "Report the named column to the flow's owner; the same call will fail again.";
     ResultTooLarge "result_too_large" 502 Flow No "One value is larger than the flow allows" "Report the named column to the flow's owner or ask for rows without that value; the same call will fail again.";
+    ExpressionFailed "expression_failed" 502 Flow No "The flow does not fit the data it met" "Report this to the flow's owner; the same call will fail again.";
+    FlowChanged "flow_changed" 502 Flow No "The flow no longer fits work that waited for it" "Report this to the flow's owner, who can mend the flow and have the job replayed; the same call will get this answer again.";
     Overloaded "overloaded" 503 Database After "Too much work is waiting for this database" "Wait for retry_after_ms; splitting the task or switching tools adds to the same line.";
     WaitTooLong "wait_too_long" 503 Database After "The wait would outlast the deadline" "Call again after retry_after_ms; splitting the task or switching tools waits in the same line.";
     MemoryFull "memory_full" 503 Server After "No memory is free for this call" "If retryable is true, call again after retry_after_ms, else report it to the operator; splitting the task or switching tools draws on the same memory.";

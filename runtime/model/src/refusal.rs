@@ -46,6 +46,8 @@ pub struct Refusal {
     pub policy: Option<Policy>,
     /// All fields of the input that do not fit, at once.
     pub fields: Vec<BadField>,
+    /// Advice other than the code's own: one sentence.
+    pub advice: Option<&'static str>,
     /// A status other than the code's own (`on_empty = { status = … }`).
     pub status: Option<u16>,
     /// For the log only.
@@ -67,6 +69,7 @@ impl Refusal {
             retry_after: after.then_some(DEFAULT_RETRY_AFTER),
             policy: None,
             fields: Vec::new(),
+            advice: None,
             status: None,
             internal: None,
         }
@@ -94,6 +97,12 @@ impl Refusal {
     #[must_use]
     pub fn internal(mut self, text: impl Into<Box<str>>) -> Self {
         self.internal = Some(text.into());
+        self
+    }
+    /// The same as the end of a job that is never run again by itself: no repeat of the call does anything.
+    #[must_use]
+    pub fn for_good(mut self, advice: &'static str) -> Self {
+        (self.retryable, self.retry_after, self.advice) = (false, None, Some(advice));
         self
     }
     /// The HTTP status to answer with.

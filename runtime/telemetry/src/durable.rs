@@ -16,6 +16,8 @@ use crate::{names, unpoisoned};
 
 /// Most pairs of queue and tenant that have series of their own, and most scheduled flows.
 pub const LANE_SERIES: usize = 2_000;
+/// What the head of a lane waits for that nobody serves.
+const UNSERVED: &str = "configuration";
 /// Buckets of a histogram: bounds in microseconds, and one for what is longer.
 pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 
@@ -170,6 +172,8 @@ pub struct DurableReport {
     /// Its numbers, once it was opened.
     pub(crate) store: Option<StoreReport>,
     pub(crate) lanes: BTreeMap<(Arc<str>, Arc<str>), LaneReport>,
+    /// Items in lanes that wait for another configuration.
+    pub(crate) unserved: u64,
 }
 
 /// The store's numbers.
@@ -215,10 +219,13 @@ pub struct LaneReport {
 impl DurableReport {
     /// A store and no lanes yet.
     pub fn new(state: StoreState, store: Option<StoreReport>) -> Self {
-        DurableReport { state: Some(state), store, lanes: BTreeMap::new() }
+        DurableReport { state: Some(state), store, lanes: BTreeMap::new(), unserved: 0 }
     }
     /// Adds a lane. Names that the configuration does not have come as [`names::OTHER`]; lanes of one name are added up.
     pub fn lane(&mut self, queue: &Arc<str>, tenant: &Arc<str>, lane: LaneReport) {
+        if lane.head.is_some_and(|(waits, _)| waits == UNSERVED) {
+            self.unserved += lane.waiting;
+        }
         let mut name = (queue.clone(), tenant.clone());
         if self.lanes.len() >= LANE_SERIES && !self.lanes.contains_key(&name) {
             name = (names::OTHER.into(), names::OTHER.into());

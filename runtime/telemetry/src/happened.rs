@@ -50,10 +50,23 @@ pub fn database_unfit(database: &DatabaseMetrics, detail: &str) {
     }
 }
 
-/// A call failed with more to say than its caller may hear; `internal` is for the log only.
-pub fn call_failed(telemetry: &Telemetry, request_id: &str, code: &str, internal: &str) {
+/// A call, an attempt or a scheduled run that failed.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct FailedCall<'a> {
+    pub tenant: &'a str,
+    pub flow: &'a str,
+    pub request_id: &'a str,
+    pub code: &'a str,
+    /// For the log only.
+    pub internal: &'a str,
+}
+
+/// A call failed with more to say than its caller may hear, or without a caller who hears it.
+pub fn call_failed(telemetry: &Telemetry, call: &FailedCall<'_>) {
+    let FailedCall { tenant, flow, request_id, code, internal } = *call;
     if let Some(held_back) = telemetry.process().call_failed.pass() {
-        tracing::warn!(request_id, code, internal, held_back, "call failed");
+        tracing::warn!(tenant, flow, request_id, code, internal, held_back, "call failed");
     }
 }
 

@@ -76,6 +76,7 @@ metrics! {
     QUEUE_HEAD_WAIT "spillgate_queue_head_wait_seconds" Gauge ["queue" "tenant" "waits"] "How long the head of the lane has waited, by what it waits for.";
     QUEUE_APPENDED "spillgate_queue_appended_total" Counter ["queue" "tenant"] "Items appended.";
     QUEUE_ENDED "spillgate_queue_ended_total" Counter ["queue" "tenant" "state"] "Items that ended, by final state.";
+    QUEUE_UNSERVED "spillgate_queue_unserved" Gauge [] "Items in lanes that wait for a queue, a tenant or a flow that is not configured.";
     LANES_PARKED "spillgate_queue_parked_total" Counter [] "Lanes that stopped because their dead letters were full.";
     LEASES_LOST "spillgate_queue_leases_lost_total" Counter [] "Leases that ran out before their work ended.";
     INTERRUPTED "spillgate_interrupted_writes_total" Counter ["by"] "Writes that were cut off, by what decided their end.";

@@ -43,8 +43,8 @@ impl Lane {
     pub(crate) fn all(lanes: Vec<LaneStatus>, held: &[HeldLane]) -> Vec<Lane> {
         let held: HashMap<&LaneName, &HeldLane> = held.iter().map(|held| (&held.lane, held)).collect();
         let head = |status: &LaneStatus| match (status.waits, held.get(&status.name)) {
-            // The store sees an item that somebody could take, or that was just handed back.
-            (Waits::Worker | Waits::Backoff, Some(held)) => (held.by.name(), held.since.elapsed()),
+            // The store sees items that somebody could take, or that were handed back.
+            (Waits::Worker | Waits::Backoff | Waits::SetAside, Some(held)) => (held.by.name(), held.since.elapsed()),
             (waits, _) => (waits.name(), status.waits_for),
         };
         lanes.into_iter().map(|status| Lane { head: head(&status), status }).collect()

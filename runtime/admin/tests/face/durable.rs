@@ -195,8 +195,8 @@ async fn promise_7_only_an_unknown_job_is_resolved_and_by_a_person() {
     let reply = face.post(&path(unknown), r#"{"state":"succeeded","note":"Row 7 is there."}"#).await;
     assert_eq!((reply.status, reply.json()["state"].clone()), (200, json!("succeeded")), "{}", reply.body);
     assert_eq!(store.job(unknown).map(|job| job.state), Some(JobState::Succeeded));
-    assert_eq!(face.post(&path(unknown), r#"{"state":"failed"}"#).await.status, 409, "it has ended");
-    assert_eq!(face.post(&path(dead), r#"{"state":"failed"}"#).await.status, 409, "nobody has to find anything out");
+    assert_eq!(face.post(&path(unknown), r#"{"state":"failed"}"#).await.code(), "wrong_state", "it has ended");
+    assert_eq!(face.post(&path(dead), r#"{"state":"failed"}"#).await.code(), "wrong_state", "nobody has to find anything out");
     assert_eq!(face.post(&path(other), r#"{"state":"failed","note":"No row."}"#).await.status, 200);
     let outcome = store.outcome(other).await.expect("it can be read").expect("it is kept");
     let problem: serde_json::Value = serde_json::from_slice(&outcome).expect("JSON");

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::codec::{DEPTH, Writer};
 use super::content::{Begins, Content, Origin};
+use super::jobs::Patience;
 use super::room::{self, store_refusal};
 use super::{JobView, fit, jobs};
 use crate::once::{self, Once};
@@ -40,11 +41,10 @@ fn answer(job: Result<JobView, Box<Refusal>>) -> Outcome {
 
 async fn once_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes) -> Result<JobView, Box<Refusal>> {
     let store = inner.durability.store()?;
-    let deadline = Instant::from_std(call.flowfile.deadline);
     let once = once::of_call(call)?;
     // A repeat gets the first call's job and needs nothing of the database, nor any room.
     if let Some((job, same)) = once.known(store) {
-        return if same { jobs::wait(store, job, call.wait, deadline).await } else { Err(once::key_reused(job)) };
+        return if same { jobs::wait(store, job, &patience(inner, call)).await } else { Err(once::key_reused(job)) };
     }
     job_of(inner, call, notes, once).await
 }
@@ -61,10 +61,14 @@ async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes, once: Once) 
         Err(Box::new(Refusal::new(Code::OutcomeUnknown, detail)))
     })?;
     match appended {
-        Appended::New { job, .. } | Appended::Repeat { job } => jobs::wait(store, job, call.wait, deadline).await,
+        Appended::New { job, .. } | Appended::Repeat { job } => jobs::wait(store, job, &patience(inner, call)).await,
         Appended::KeyReused { job } => Err(once::key_reused(job)),
         Appended::UniqueTaken { job, tenant } => Err(once::unique_taken(job, &tenant, &call.flowfile.tenant)),
     }
+}
+
+fn patience<'a>(inner: &'a Inner, call: &Call) -> Patience<'a> {
+    Patience { wait: call.wait, deadline: Instant::from_std(call.flowfile.deadline), stop: inner.durability.stopping() }
 }
 
 /// The steps before the cut, under the deadline, and the item they lead to.

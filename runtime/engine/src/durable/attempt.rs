@@ -21,6 +21,7 @@ use super::content::{Begins, Content, Origin};
 use super::ending::{self, Decision};
 use super::fit;
 use super::keeping::keeping;
+use super::schedule::SCHEDULE;
 use super::turns::{After, HeldBy};
 use crate::once::{self, Found};
 use crate::reload::Inner;
@@ -30,6 +31,14 @@ use crate::{Call, Outcome, reply};
 
 /// How long the lane waits at least before a database is asked again what became of a write.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
+/// How long an item waits that others held up: as long as its try took, so that it has a worker for half of the time at the most.
+const SHORTEST_REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+/// How long an item waits whose flow is not in the plan. A plan may be without it for a moment only.
+const MISSING_REST: Duration = Duration::from_secs(20);
+/// What can be done about a letter.
+const LETTER_ADVICE: &str =
+    "Report this job to the operator, who can replay it, or send the work under a new key, but not both; the same key gets this answer again.";
 /// A look into a cut-off write takes its time.
 const LOOK_LEASE: Duration = Duration::from_secs(60);
 
@@ -58,29 +67,37 @@ struct Ending {
     note: Option<(Hash, Bytes)>,
 }
 
+/// How long a lane is not served at least, and the item itself not tried.
+#[derive(Default)]
+struct Rests {
+    lane: Duration,
+    item: Duration,
+}
+
 /// Works on one item, as far as it goes now.
 pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     let Leased { lease, content, attempt, interrupted, .. } = leased;
     let bytes = content.len() as u64;
     let content = match Content::decode(&content) {
         Ok(content) => content,
-        Err(error) => return work.misfit(lease, None, &error.to_string()).await,
+        Err(error) => return work.misfit(lease, None, Code::Internal, &error.to_string()).await,
     };
     let live = work.inner.live.load_full();
     let call = match fit::call_of(&content, &live) {
         Ok(call) => call,
-        Err(misfit) if interrupted => return work.lost_from_sight(lease, &content, &misfit).await,
-        Err(misfit) => return work.misfit(lease, Some(&content), &misfit).await,
+        Err(misfit) if interrupted => return work.lost_from_sight(lease, &content, &misfit.why).await,
+        Err(misfit) if misfit.missing && *work.queue.name != *SCHEDULE => return work.pass(lease).await,
+        Err(misfit) => return work.misfit(lease, Some(&content), Code::FlowChanged, &misfit.why).await,
     };
     let tenant = &live.tenants[call.tenant];
     let memory = live.plan.flows[call.flow].memory.saturating_add(2 * bytes + carried_bytes(&content));
     if memory > tenant.limits.memory || memory > live.plan.server.memory.value {
         let why = format!("it needs {memory} bytes of memory, more than its tenant or the server may have");
-        return work.misfit(lease, Some(&content), &why).await;
+        return work.misfit(lease, Some(&content), Code::MemoryFull, &why).await;
     }
     let reserved = tenant.gate.reserve_memory(&tenant.limits, memory, &work.inner.memory, live.plan.server.memory.value);
     let Ok(_memory) = reserved else {
-        return work.hold(lease, interrupted, HeldBy::Memory, Duration::ZERO).await;
+        return work.hold(lease, interrupted, HeldBy::Memory, Rests::default()).await;
     };
     let claim = Claim::new(work.store.clone(), lease, call.key.clone(), interrupted);
     if content.origin == Origin::Schedule && live.plan.flows[call.flow].effect == Effect::Read {
@@ -92,7 +109,7 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     if attempt > work.queue.attempts {
         // Each of them broke off without a word: the next would most likely, too.
         let refusal = Refusal::new(Code::Internal, "Every attempt at the item broke off.");
-        let outcome = Some(told(&refusal, &call));
+        let outcome = Some(letter(&refusal, &call));
         return work.end(claim.into_lease(), &call, JobState::Dead, Ending { outcome, ..Ending::default() }).await;
     }
     Box::pin(work.run(&content, call, claim, attempt)).await
@@ -111,11 +128,12 @@ impl Work<'_> {
             keeping(self.store, claim.lease(), self.queue.lease, running).await
         };
         let Some(ended) = kept else { return self.lost(&claim, &call) };
-        self.record(&call, &ended.outcome, began.elapsed(), notes.waited());
+        let took = began.elapsed();
+        self.record(&call, &ended.outcome, took, notes.waited());
         if let Outcome::Refused(refusal) = &ended.outcome
             && let Some(internal) = &refusal.internal
         {
-            happened::call_failed(&self.inner.telemetry, &call.flowfile.id, refusal.code.name(), internal);
+            super::call_failed(self.inner, &call, refusal.code.name(), internal);
         }
         if ended.done_before && call.live.flows[call.flow].emits {
             return self.not_handed_on(claim, &call).await;
@@ -124,15 +142,21 @@ impl Work<'_> {
             // The grace of a stopping server is over: nothing was done, and nothing is counted.
             return self.release(claim.into_lease(), Duration::ZERO, false).await;
         }
-        match ending::decide(&ended.outcome, &ended.left, attempt, self.queue.attempts) {
+        match ending::decide(&ended.outcome, &ended.left, ended.cause, attempt, self.queue.attempts) {
             Decision::End { state, frees_keys } => {
                 let Ended { outcome, emits, .. } = ended;
                 let emits = if state == JobState::Succeeded { emits } else { Vec::new() };
-                let outcome = self.kept(&outcome, &call);
+                let outcome = match (&outcome, state) {
+                    (Outcome::Refused(refusal), JobState::Dead) => Some(letter(refusal, &call)),
+                    _ => self.kept(&outcome, &call),
+                };
                 self.end(claim.into_lease(), &call, state, Ending { outcome, frees_keys, emits, note: None }).await
             }
             Decision::Again { ceiling } => self.release(claim.into_lease(), jittered(ceiling), true).await,
-            Decision::Hold { by, pause } => self.hold(claim.into_lease(), false, by, pause).await,
+            Decision::Hold { by, pause, aside } => {
+                let item = if aside { jittered(took.clamp(SHORTEST_REST, LONGEST_REST)) } else { Duration::ZERO };
+                self.hold(claim.into_lease(), false, by, Rests { lane: pause, item }).await
+            }
             Decision::FindOut => {
                 let promised = match ended.left {
                     Left::Unknown(promised) => promised.and_then(|outcome| self.kept(&outcome, &call)),
@@ -175,7 +199,7 @@ impl Work<'_> {
             }
             Looked::Found(Found::NotDone) => {
                 let refusal = Refusal::new(Code::DatabaseError, "Each attempt was cut off, and the database has nothing of the last one.");
-                let outcome = Some(told(&refusal, &call));
+                let outcome = Some(letter(&refusal, &call));
                 self.end(claim.into_lease(), &call, JobState::Dead, Ending { outcome, ..Ending::default() }).await
             }
             looked => self.as_found(call, claim, looked, promised).await,
@@ -228,10 +252,18 @@ impl Work<'_> {
         self.end(claim.into_lease(), call, JobState::Unknown, Ending { outcome, ..Ending::default() }).await
     }
 
+    /// What the item needs is not in the plan: it waits until it is, or until it expires. Others of its lane go on.
+    async fn pass(&self, lease: Lease) -> After {
+        match self.release(lease, jittered(MISSING_REST), false).await {
+            After::Served => After::Passed { rest: MISSING_REST },
+            other => other,
+        }
+    }
+
     /// The item no longer fits what runs, or cannot be read: a dead letter that says why.
-    async fn misfit(&self, lease: Lease, content: Option<&Content>, why: &str) -> After {
+    async fn misfit(&self, lease: Lease, content: Option<&Content>, code: Code, why: &str) -> After {
         let (flow, id) = content.map_or(("", ""), |content| (&*content.flow, &*content.id));
-        let refusal = Refusal::new(Code::Internal, format!("The item cannot be run: {why}."));
+        let refusal = Refusal::new(code, format!("The item cannot be run: {why}.")).for_good(LETTER_ADVICE);
         happened::item_dead(&self.inner.telemetry, &self.queue.name, self.tenant, flow, &lease.job().to_string(), "misfit");
         let outcome = Some(problem::body(&refusal, None, id).into());
         self.finish(lease, JobState::Dead, Ending { outcome, ..Ending::default() }, self.queue.result_keep).await
@@ -268,13 +300,13 @@ impl Work<'_> {
     }
 
     /// The item goes back and its lane waits. One that was cut off must stay so: it is dropped without a word.
-    async fn hold(&self, lease: Lease, interrupted: bool, by: HeldBy, pause: Duration) -> After {
+    async fn hold(&self, lease: Lease, interrupted: bool, by: HeldBy, rests: Rests) -> After {
         if interrupted {
             drop(lease);
-            return After::Held { by, pause };
+            return After::Held { by, pause: rests.lane };
         }
-        match self.release(lease, Duration::ZERO, false).await {
-            After::Served => After::Held { by, pause },
+        match self.release(lease, rests.item, false).await {
+            After::Served => After::Held { by, pause: rests.lane },
             other => other,
         }
     }
@@ -336,6 +368,11 @@ fn after(said: Result<(), StoreError>) -> After {
 fn told(refusal: &Refusal, call: &Call) -> Bytes {
     let wait = refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     problem::body(refusal, wait, &call.flowfile.id).into()
+}
+
+/// The same of an item that no repeat of its call runs again.
+fn letter(refusal: &Refusal, call: &Call) -> Bytes {
+    told(&refusal.clone().for_good(LETTER_ADVICE), call)
 }
 
 fn by(call: &Call) -> ResolvedBy {

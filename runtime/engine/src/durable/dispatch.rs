@@ -83,7 +83,7 @@ pub(super) async fn serve(engine: Weak<Inner>, store: Store, queue: Arc<str>, si
         {
             running.spawn(one(inner.clone(), store.clone(), plan.clone(), turn, signals.cut_off.clone()));
         }
-        let held = held(&turns);
+        let held = held(&turns, now);
         if holds || !held.is_empty() {
             holds = !held.is_empty();
             inner.durability.holding.set(&queue, held);
@@ -92,7 +92,10 @@ pub(super) async fn serve(engine: Weak<Inner>, store: Store, queue: Arc<str>, si
         drop((inner, live));
         tokio::select! {
             () = told.again() => look = true,
-            () = reloaded.again() => look = true,
+            () = reloaded.again() => {
+                look = true;
+                turns.replanned();
+            }
             () = answered.again() => turns.release(HeldBy::Database, Instant::now()),
             Some(ended) = running.join_next() => {
                 if let Ok((turn, after)) = ended {
@@ -123,8 +126,8 @@ fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64)> {
     store.waiting(queue).into_iter().filter(|(tenant, _)| known(tenant)).collect()
 }
 
-fn held(turns: &Turns) -> Vec<Held> {
-    turns.held().map(|(tenant, held)| Held { tenant: tenant.clone(), by: held.by, since: held.since }).collect()
+fn held(turns: &Turns, now: Instant) -> Vec<Held> {
+    turns.held(now).map(|(tenant, by, since)| Held { tenant: tenant.clone(), by, since }).collect()
 }
 
 async fn until(at: Option<Instant>) {

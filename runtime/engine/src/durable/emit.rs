@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_config::plan::{EmitStep, Flow, QueuePlan, Step};
-use spillgate_model::{Code, Datum, Flowfile, Refusal, Scope, json};
+use spillgate_model::{Code, Datum, Flowfile, Refusal, json};
 use spillgate_queue::{Appending, Emit, Full, NewItem, Store};
 use tokio::time::Instant;
 
@@ -154,8 +154,7 @@ impl<'a> Emission<'a> {
 }
 
 fn fault(step: &Step, detail: String) -> Box<Failed> {
-    let refusal = Refusal::new(Code::Internal, detail).internal(format!("step {}", step.name));
-    Failed::refused(Refusal { scope: Scope::Flow, ..refusal })
+    Failed::refused(Refusal::new(Code::ExpressionFailed, detail).internal(format!("step {}", step.name)))
 }
 
 /// Appends what a direct call hands on: it has no item of its own whose end could carry it.

@@ -11,20 +11,44 @@ use tokio::time::Instant;
 use super::content::{Begins, Content, GivenInput, Origin};
 use crate::{Call, Live, PageRequest};
 
-/// Why an item can no longer be run, as a clause.
-pub(crate) type Misfit = Cow<'static, str>;
+/// Why an item cannot be run.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    /// As a clause.
+    pub(super) why: Cow<'static, str>,
+    /// What it needs is not in the plan, and may be again: it waits.
+    pub(super) missing: bool,
+}
+
+impl Misfit {
+    fn missing(why: String) -> Self {
+        Misfit { why: why.into(), missing: true }
+    }
+}
+
+impl From<String> for Misfit {
+    fn from(why: String) -> Self {
+        Misfit { why: why.into(), missing: false }
+    }
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.why)
+    }
+}
 
 /// The call that an item stands for, under this plan. Its deadline begins now.
 pub(crate) fn call_of(content: &Content, live: &Arc<Live>) -> Result<Call, Misfit> {
     let plan = &live.plan;
     // Both stand in name order.
     let flow_index = plan.flows.binary_search_by(|flow| flow.name.cmp(&content.flow));
-    let flow_index = flow_index.map_err(|_| format!("there is no flow {} any more", content.flow))?;
+    let flow_index = flow_index.map_err(|_| Misfit::missing(format!("there is no flow {} any more", content.flow)))?;
     let tenant_index = live.tenants.binary_search_by(|tenant| tenant.plan.name.cmp(&content.tenant));
-    let tenant_index = tenant_index.map_err(|_| format!("there is no tenant {} any more", content.tenant))?;
+    let tenant_index = tenant_index.map_err(|_| Misfit::missing(format!("there is no tenant {} any more", content.tenant)))?;
     let flow = &plan.flows[flow_index];
     if content.origin != Origin::Emitted && !live.tenants[tenant_index].plan.may_call(&flow.name) {
-        return Err(format!("tenant {} may no longer call {}", content.tenant, flow.name).into());
+        return Err(Misfit::missing(format!("tenant {} may no longer call {}", content.tenant, flow.name)));
     }
     if content.begins == Begins::BehindCut {
         check_carried(content, flow, live, flow_index)?;

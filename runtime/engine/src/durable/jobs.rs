@@ -5,9 +5,11 @@ use std::time::Duration;
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::{Job, JobId, JobState, Store, StoreError};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::JobView;
 use super::room::store_refusal;
+use super::schedule::SCHEDULE;
 
 /// A job of this tenant, by the id as it came. What another tenant has looks like what never was.
 pub(super) async fn of_tenant(store: &Store, tenant: &str, id: &str) -> Result<JobView, Box<Refusal>> {
@@ -23,10 +25,11 @@ pub(super) async fn cancel(store: &Store, tenant: &str, id: &str) -> Result<JobV
     }
 }
 
+/// A tenant's claims of direct calls are jobs of its own. Its scheduled runs are nobody's calls: to callers they do not exist.
 fn own(store: &Store, tenant: &str, id: &str) -> Result<JobId, Box<Refusal>> {
     let unknown = || Box::new(Refusal::new(Code::UnknownJob, "There is no such job."));
     let id: JobId = id.parse().map_err(|_| unknown())?;
-    store.was_job(id).filter(|lane| *lane.tenant == *tenant).map(|_| id).ok_or_else(unknown)
+    store.was_job(id).filter(|lane| *lane.tenant == *tenant && *lane.queue != *SCHEDULE).map(|_| id).ok_or_else(unknown)
 }
 
 /// A job as it stands.
@@ -51,11 +54,23 @@ async fn seen(store: &Store, job: Job) -> Result<JobView, Box<Refusal>> {
     Ok(JobView { id, state, outcome, outcome_gone: gone })
 }
 
-/// Waits for the end of a job: for `wait`, and never past the deadline. Without an end in time the job is shown as it stands.
-pub(super) async fn wait(store: &Store, id: JobId, wait: Option<Duration>, deadline: Instant) -> Result<JobView, Box<Refusal>> {
+/// How long a call waits for the end of its job.
+pub(super) struct Patience<'a> {
+    /// As it was asked for; `None`: not at all.
+    pub(super) wait: Option<Duration>,
+    /// It never waits past this.
+    pub(super) deadline: Instant,
+    /// The server stops: nobody takes what is queued any more, so nobody waits for it.
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// Waits for the end of a job. Without an end in time the job is shown as it stands.
+pub(super) async fn wait(store: &Store, id: JobId, patience: &Patience<'_>) -> Result<JobView, Box<Refusal>> {
+    let Patience { wait, deadline, stop } = *patience;
     if let Some(wait) = wait {
         let until = Instant::now().checked_add(wait).map_or(deadline, |end| end.min(deadline));
-        if let Ok(Ok(job)) = timeout_at(until, store.ended(id)).await {
+        let ended = stop.run_until_cancelled(timeout_at(until, store.ended(id)));
+        if let Some(Ok(Ok(job))) = ended.await {
             return seen(store, job).await;
         }
     }

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use spillgate_config::plan::{Flow, Limit, Origin as From, QueuePlan, SchedulePlan, WhenFull};
 use spillgate_model::{Flowfile, Refusal, Value, problem};
 use spillgate_queue::{Appended, Appending, End, Hash, JobId, JobState, LaneName, Lease, Need, NewItem, QueueLimits, Store};
+use spillgate_telemetry::happened::FailedCall;
 use spillgate_telemetry::{Tick, happened};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -183,8 +184,12 @@ impl Ticking {
     }
 
     fn refused(&self, refusal: &Refusal) {
-        happened::schedule_tick(&self.inner.telemetry, &self.flow().name, Tick::Refused);
-        happened::call_failed(&self.inner.telemetry, "schedule", refusal.code.name(), &refusal.detail);
+        let (telemetry, flow) = (&self.inner.telemetry, self.flow());
+        happened::schedule_tick(telemetry, &flow.name, Tick::Refused);
+        let tenant = flow.schedule.as_ref().map_or("", |plan| &self.live.tenants[plan.tenant].plan.name);
+        let internal = refusal.internal.as_deref().unwrap_or(&refusal.detail);
+        let call = FailedCall { tenant, flow: &flow.name, request_id: &request_id(flow), code: refusal.code.name(), internal };
+        happened::call_failed(telemetry, &call);
     }
 
     async fn append(&self, call: Call, tick: impl Fn(Tick)) -> Option<JobId> {
@@ -207,7 +212,7 @@ impl Ticking {
         let tenant = &self.live.tenants[tenant_index].plan;
         let intake = intake::read(flow, tenant, &Given { body: Some(b"{}"), ..Given::default() })?;
         let flowfile = Flowfile {
-            id: Arc::from(format!("schedule-{}", flow.name)),
+            id: Arc::from(request_id(flow)),
             tenant: tenant.name.clone(),
             run: None,
             input: intake.values,
@@ -279,7 +284,7 @@ impl Ticking {
         match outcome {
             Outcome::Refused(refusal) => {
                 let internal = refusal.internal.as_deref().unwrap_or(&refusal.detail);
-                happened::call_failed(&self.inner.telemetry, &call.flowfile.id, refusal.code.name(), internal);
+                super::call_failed(&self.inner, call, refusal.code.name(), internal);
                 // Dropped without an end it comes out again, and is looked into.
                 if !matches!(left, Left::Unknown(_)) {
                     self.end(call, claim.into_lease(), JobState::Failed, failed(&refusal, call)).await;
@@ -296,9 +301,14 @@ impl Ticking {
     async fn end(&self, call: &Call, lease: Lease, state: JobState, end: End) {
         let job = lease.job().to_string();
         if let Err(error) = self.store.finish(lease, End { state, ..end }).await {
-            happened::call_failed(&self.inner.telemetry, &call.flowfile.id, "store_failed", &format!("job {job}: {error}"));
+            super::call_failed(&self.inner, call, "store_failed", &format!("job {job}: {error}"));
         }
     }
+}
+
+/// Every run of a schedule has the same: it is nobody's request.
+fn request_id(flow: &Flow) -> String {
+    format!("schedule-{}", flow.name)
 }
 
 fn failed(refusal: &Refusal, call: &Call) -> End {

@@ -1,12 +1,11 @@
 //! What an engine holds of durable work: its store, the tasks that serve queues, and what they wait for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::{LaneName, Store};
-use spillgate_telemetry::happened;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::{self, Signals};
 use super::turns::HeldBy;
+use super::unserved::{self, Unserved};
 use super::{Durable, schedule};
 use crate::Live;
 use crate::once;
@@ -31,6 +31,8 @@ pub(crate) struct Durability {
     pub(crate) answered: Arc<Notify>,
     pub(super) holding: Holding,
     served: Mutex<HashMap<Arc<str>, DropGuard>>,
+    /// Queues with lanes that the plan does not serve.
+    unserved: Mutex<Vec<Arc<str>>>,
     /// Every queue's task ends with it.
     stop: CancellationToken,
     cut_off: CancellationToken,
@@ -97,7 +99,7 @@ impl Durability {
             }
         }
         drop(served);
-        tell_unserved(store, &live);
+        *self.unserved.lock().unwrap_or_else(PoisonError::into_inner) = unserved::told(store, &live);
         self.reloaded.notify_waiters();
     }
 
@@ -111,6 +113,10 @@ impl Durability {
         Signals { stop, cut_off: self.cut_off.clone() }
     }
 
+    /// Cancelled once no more items are taken.
+    pub(super) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
     /// No more items are taken.
     pub(crate) fn stop_taking(&self) {
         self.stop.cancel();
@@ -128,23 +134,21 @@ impl Durability {
         self.tasks.wait().await;
     }
     /// Lanes that are held back by what the store does not know of.
-    pub(crate) fn held(&self) -> Vec<HeldLane> {
-        self.holding.all()
-    }
-}
-
-/// Items whose queue or tenant is not in the plan stay, and nobody works on them: said once for each plan.
-fn tell_unserved(store: &Store, live: &Live) {
-    let mut unserved: BTreeMap<Arc<str>, u64> = BTreeMap::new();
-    for lane in store.lanes(None).into_iter().filter(|lane| lane.waiting > 0 && !lane.name.queue.starts_with('(')) {
-        let queue = live.plan.queues.iter().any(|queue| queue.name == lane.name.queue);
-        let tenant = live.plan.tenants.iter().any(|tenant| tenant.name == lane.name.tenant);
-        if !(queue && tenant) {
-            *unserved.entry(lane.name.queue).or_default() += lane.waiting;
+    pub(crate) fn held(&self, live: &Live) -> Vec<HeldLane> {
+        let mut held = self.holding.all();
+        if let Some(Ok(store)) = self.opened.get() {
+            held.extend(unserved::lanes(store, live));
         }
+        held
     }
-    for (queue, waiting) in &unserved {
-        happened::items_unserved(queue, *waiting);
+    /// What waits for another configuration. Cheap where nothing does.
+    pub(crate) fn unserved(&self, live: &Live) -> Unserved {
+        let queues = self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let items = match self.opened.get() {
+            Some(Ok(store)) => queues.iter().map(|queue| unserved::items(store, live, queue)).sum(),
+            _ => 0,
+        };
+        Unserved { items, lanes: self.holding.count(HeldBy::Configuration) }
     }
 }
 
@@ -200,6 +204,10 @@ impl Holding {
     }
     pub(super) fn served(&self, lane: &LaneName) {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner).remove(lane);
+    }
+    fn count(&self, by: HeldBy) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.values().flatten().filter(|held| held.by == by).count()
     }
     fn all(&self) -> Vec<HeldLane> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

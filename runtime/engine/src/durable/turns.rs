@@ -24,6 +24,8 @@ pub enum HeldBy {
     Memory,
     /// The store did not answer.
     Store,
+    /// The queue, the tenant or the flow of its work is not in the plan, or the right to call the flow.
+    Configuration,
 }
 
 impl HeldBy {
@@ -34,6 +36,7 @@ impl HeldBy {
             HeldBy::Target => "target",
             HeldBy::Memory => "memory",
             HeldBy::Store => "store",
+            HeldBy::Configuration => "configuration",
         }
     }
 }
@@ -55,6 +58,8 @@ pub(super) enum After {
     Nothing { ready_in: Option<Duration> },
     /// Nothing of the lane can be worked on now, for so long at least.
     Held { by: HeldBy, pause: Duration },
+    /// An item waits for another plan, and is tried again after so long. Others of its lane go on.
+    Passed { rest: Duration },
 }
 
 /// The first pause of a lane that is held back, and the longest of our own.
@@ -71,6 +76,14 @@ struct Lane {
     /// Something may be ready then.
     ready_at: Option<Instant>,
     held: Option<Held>,
+    passed: Option<Passed>,
+}
+
+/// Items of a lane wait for another plan: since when, and for how long that is believed after the last one that was looked at.
+#[derive(Debug)]
+struct Passed {
+    since: Instant,
+    until: Instant,
 }
 
 /// Why and since when a lane is not served.
@@ -145,10 +158,19 @@ impl Turns {
                 if lane.told <= turn.round {
                     lane.waiting = 0;
                 }
+                // Whatever was held back is gone: done elsewhere, expired, purged.
+                if ready_in.is_none() {
+                    (lane.held, lane.passed) = (None, None);
+                }
                 lane.ready_at = ready_in.map(|wait| now + wait);
             }
             After::Held { by, pause } => {
                 lane.hold(by, pause, now);
+                lane.waiting = lane.waiting.max(1);
+            }
+            After::Passed { rest } => {
+                let since = lane.passed.as_ref().map_or(now, |passed| passed.since);
+                lane.passed = Some(Passed { since, until: now + 2 * rest });
                 lane.waiting = lane.waiting.max(1);
             }
         }
@@ -171,9 +193,19 @@ impl Turns {
         self.lanes.values().filter_map(|lane| lane.wakes_at()).min()
     }
 
-    /// Lanes that are held back.
-    pub(super) fn held(&self) -> impl Iterator<Item = (&Arc<str>, &Held)> {
-        self.lanes.iter().filter_map(|(tenant, lane)| lane.held.as_ref().map(|held| (tenant, held)))
+    /// Another plan runs: what waited for it is looked at anew.
+    pub(super) fn replanned(&mut self) {
+        self.lanes.values_mut().for_each(|lane| lane.passed = None);
+    }
+
+    /// Lanes that are held back, or have items that are: by what, since when.
+    pub(super) fn held(&self, now: Instant) -> impl Iterator<Item = (&Arc<str>, HeldBy, Instant)> {
+        let held = move |lane: &Lane| match (&lane.held, &lane.passed) {
+            (Some(held), _) => Some((held.by, held.since)),
+            (None, Some(passed)) if passed.until > now => Some((HeldBy::Configuration, passed.since)),
+            (None, _) => None,
+        };
+        self.lanes.iter().filter_map(move |(tenant, lane)| held(lane).map(|(by, since)| (tenant, by, since)))
     }
 }
 

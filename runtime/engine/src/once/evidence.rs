@@ -156,7 +156,7 @@ async fn asked<T>(asking: impl Future<Output = Fallible<T>>) -> Fallible<T> {
 }
 
 fn later(failed: Failed) -> Found {
-    if failed.refused { not_told(&failed.refusal) } else { Found::Later(Box::new(failed.refusal)) }
+    if failed.is_refused() { not_told(&failed.refusal) } else { Found::Later(Box::new(failed.refusal)) }
 }
 
 /// The database refuses the question itself, such as where its table is gone: that is no evidence.

@@ -2,7 +2,7 @@
 
 use spillgate_config::plan::{EmitStep, Step};
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Scope};
+use spillgate_model::{Code, Datum, Refusal};
 
 use super::{Context, Progress, Writing};
 use crate::durable;
@@ -35,9 +35,6 @@ async fn inputs(context: &Context<'_>, step: &Step, plan: &EmitStep, progress: &
     match context.value_of(each, step, progress).await? {
         Datum::List(items) => Ok(items.to_vec()),
         Datum::Null => Ok(Vec::new()),
-        _ => {
-            let refusal = Refusal::new(Code::Internal, format!("What step {} emits each of is no list.", step.name));
-            Err(Failed::refused(Refusal { scope: Scope::Flow, ..refusal }))
-        }
+        _ => Err(Failed::refused(Refusal::new(Code::ExpressionFailed, format!("What step {} emits each of is no list.", step.name)))),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spillgate_admission::Reservation;
 use spillgate_config::plan::Step;
 use spillgate_expression::{Expression, LARGE_COST, Scope};
-use spillgate_model::{Code, Datum, Refusal, Scope as Fault};
+use spillgate_model::{Code, Datum, Refusal};
 
 use super::{Context, Done};
 use crate::verdict::{Failed, Fallible};
@@ -43,10 +43,10 @@ impl Context<'_> {
             expression.evaluate(&scope)
         } else {
             // One a core: more at once would only hold memory for longer.
-            let _turn = self.inner.evaluations.acquire().await.map_err(|_| fault(step, "the server is stopping"))?;
+            let _turn = self.inner.evaluations.acquire().await.map_err(|_| broken_off())?;
             let (expression, owned) = (expression.clone(), Owned::of(scope));
             let evaluating = tokio::task::spawn_blocking(move || expression.evaluate(&owned.scope()));
-            evaluating.await.map_err(|_| fault(step, "the evaluation was stopped"))?
+            evaluating.await.map_err(|_| broken_off())?
         };
         result.map_err(|error| fault(step, &error.message))
     }
@@ -68,7 +68,7 @@ impl Context<'_> {
             let tree = if cells > LARGE_CELLS {
                 let rows = rows.clone();
                 let growing = tokio::task::spawn_blocking(move || Datum::from_rows(&rows));
-                growing.await.map_err(|_| Failed::refused(Refusal::new(Code::Internal, "The rows could not be evaluated.")))?
+                growing.await.map_err(|_| broken_off())?
             } else {
                 Datum::from_rows(rows)
             };
@@ -140,10 +140,13 @@ fn add_part<'e>(steps: &mut Vec<(&'e str, Datum)>, name: &'e str, part: &str, do
     }
 }
 
+/// What the flow says does not fit the data it met.
 fn fault(step: &Step, message: &str) -> Box<Failed> {
-    let mut refusal = Refusal::new(Code::Internal, format!("Step {} cannot be evaluated: {message}.", step.name));
-    refusal.scope = Fault::Flow;
-    Failed::refused(refusal)
+    Failed::refused(Refusal::new(Code::ExpressionFailed, format!("Step {} cannot be evaluated: {message}.", step.name)))
+}
+
+fn broken_off() -> Box<Failed> {
+    Failed::refused(Refusal::new(Code::Internal, "An evaluation broke off."))
 }
 
 /// A scope that outlives its call, for another thread.

@@ -18,7 +18,7 @@ use spillgate_model::{Code, Datum, Refusal, json};
 
 use super::Context;
 use super::retry::Tries;
-use crate::verdict::{Failed, Fallible};
+use crate::verdict::{Cause, Failed, Fallible};
 
 /// Connections kept open, and for how long.
 const IDLE_PER_HOST: usize = 8;
@@ -210,5 +210,5 @@ fn answer(parts: &http::response::Parts, bytes: &[u8]) -> Fallible<Datum> {
 fn failed(detail: &str, again: bool, internal: String) -> Box<Failed> {
     let mut refusal = Refusal::new(Code::UpstreamError, detail).internal(internal);
     refusal.retryable = again;
-    Box::new(Failed { refusal, again, refused: false })
+    Box::new(Failed { refusal, again, cause: Cause::Said })
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use spillgate_config::plan::{Action, Flow, OnEmpty, OnError, SchedulePlan, SqlStep, Step, System};
 use spillgate_expression::Expression;
 use spillgate_model::json::datum_bytes;
-use spillgate_model::{Code, Datum, Refusal, Scope, Type, Value, limits};
+use spillgate_model::{Code, Datum, Refusal, Type, Value, limits};
 use tokio::time::Instant;
 
 use crate::durable::Claim;
@@ -94,10 +94,7 @@ impl<'a> Context<'a> {
             Datum::Number(value) => Some(Value::Number(value)),
             Datum::Text(text) => Some(typed_text(schedule.watermark_type, &text)),
             _ => {
-                return Err(Failed::refused(Refusal {
-                    scope: Scope::Flow,
-                    ..Refusal::new(Code::Internal, "The watermark is neither text nor a number.")
-                }));
+                return Err(Failed::refused(Refusal::new(Code::ExpressionFailed, "The watermark is neither text nor a number.")));
             }
         })
     }

@@ -277,14 +277,17 @@ impl Writing {
 pub(crate) async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
     let seats = &context.call.live.databases[database].seats;
     let mut seat = seats.acquire(Access::ReadWrite, context.purpose(), context.notes).await?;
+    context.notes.set(Doing::Beginning);
     let result = match seat.begin().await {
         Err(error) if seat.was_lost_in_keeping(&error) => {
             drop(seat);
             seat = seats.acquire_fresh(Access::ReadWrite, context.purpose(), context.notes).await?;
+            context.notes.set(Doing::Beginning);
             seat.begin().await
         }
         result => result,
     };
+    context.notes.set(Doing::Working);
     match result {
         Ok(()) => Ok(seat),
         Err(error) => Err(before_commit(error)),

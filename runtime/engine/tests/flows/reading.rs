@@ -208,8 +208,11 @@ name = "sum"
 map = "steps.item.rows[0].NAME - 1"
 "#;
     let wrong = World::new(&[flow]).refusal("wrong", "{}").await;
-    assert_eq!((wrong.code, wrong.scope), (Code::Internal, spillgate_model::Scope::Flow));
+    assert_eq!((wrong.code, wrong.scope), (Code::ExpressionFailed, spillgate_model::Scope::Flow));
     assert!(wrong.detail.contains("sum") && !wrong.detail.contains("item 1"), "{}", wrong.detail);
+    let misspelt = World::new(&[&flow.replace("NAME - 1", "Name")]).refusal("wrong", "{}").await;
+    assert_eq!((misspelt.code, misspelt.retryable), (Code::ExpressionFailed, false));
+    assert!(misspelt.detail.contains("there is no `Name`; the rows of step item have `NAME`"), "{}", misspelt.detail);
 }
 
 #[tokio::test]

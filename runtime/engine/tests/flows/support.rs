@@ -80,6 +80,8 @@ pub(crate) struct Faults {
     pub(crate) next_writes: Mutex<VecDeque<Failure>>,
     /// Every read fails with that.
     pub(crate) all_reads: Mutex<Option<Failure>>,
+    /// Transactions that were begun, or tried to.
+    pub(crate) begins: AtomicUsize,
     pub(crate) commits_hang: AtomicBool,
     /// What happens at the next commits.
     pub(crate) next_commits: Mutex<VecDeque<CommitFault>>,
@@ -372,6 +374,7 @@ impl Session for WatchedSession {
         })
     }
     fn begin(&mut self) -> Work<'_, Result<(), DatabaseError>> {
+        self.faults.begins.fetch_add(1, Ordering::SeqCst);
         self.inner.begin()
     }
     fn commit(&mut self) -> Work<'_, Result<(), DatabaseError>> {

@@ -53,6 +53,19 @@ pub(super) fn successes(result: &Value) -> [(&'static str, Value); 2] {
     [("200", reply(ended, false, Some(result))), ("202", reply(kept, true, None))]
 }
 
+/// What stands in for the value where the database says that the work was done and the value itself is not known any more.
+pub(super) fn done_before(flow: &Flow) -> Option<Value> {
+    flow.idempotency.as_ref().filter(|plan| plan.record.is_some() || plan.verify.is_some()).map(|_| {
+        json!({
+            "type": "object",
+            "description": "The work was done before, and only the database still knows of it.",
+            "required": ["done_before", "job"],
+            "properties": { "done_before": { "const": true }, "job": { "type": "string", "description": "The job that did it." } },
+            "additionalProperties": false,
+        })
+    })
+}
+
 /// Refusals that only flows which need the store have, and the ends of a job, with their status.
 pub(super) fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
     let mut codes = Vec::new();
@@ -60,7 +73,7 @@ pub(super) fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
         codes.extend([Code::QueueFull, Code::StoreFull, Code::DiskLow, Code::Recovering, Code::StoreFailed]);
     }
     if flow.queue.is_some() {
-        codes.extend([Code::ItemTooLarge, Code::ResultGone, Code::Stopped]);
+        codes.extend([Code::ItemTooLarge, Code::ResultGone, Code::Stopped, Code::Expired]);
     }
     if let Some(keys) = &flow.idempotency {
         codes.extend((keys.need == KeyNeed::Required).then_some(Code::KeyRequired));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spillgate_config::plan::{Action, Effect, Flow, OnError, SqlStep, Step};
+use spillgate_config::plan::{Action, Effect, Flow, HttpStep, OnError, SqlStep, Step};
 use spillgate_model::Code;
 
 use super::{durable, schemas};
@@ -76,6 +76,9 @@ fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
         codes.extend([Code::DatabaseUnreachable, Code::DatabaseError, Code::ValueInexact, Code::ResultTooLarge]);
         codes.extend([Code::Overloaded, Code::WaitTooLong]);
     }
+    if evaluates(flow) {
+        codes.push(Code::ExpressionFailed);
+    }
     if flow.steps.iter().any(|step| matches!(step.action, Action::Http(_))) {
         codes.push(Code::UpstreamError);
     }
@@ -84,6 +87,14 @@ fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
     }
     let empty = flow.steps.iter().filter_map(|step| step.on_empty).map(|on_empty| (on_empty.status, Code::Empty));
     codes.into_iter().map(|code| (code.status(), code)).chain(durable::refusals(flow)).chain(empty).collect()
+}
+
+/// Whether anything of the flow is an expression, or is held against what another flow takes.
+fn evaluates(flow: &Flow) -> bool {
+    let of_step = |step: &Step| {
+        step.when.is_some() || !step.route.is_empty() || matches!(&step.action, Action::Map(_) | Action::Emit(_) | Action::Http(HttpStep { body: Some(_), .. }))
+    };
+    flow.steps.iter().any(of_step) || flow.queue.as_ref().is_some_and(|cut| cut.order_by.is_some())
 }
 
 /// The value a flow may end with.
@@ -102,6 +113,7 @@ fn value(flow: &Flow) -> Value {
             }
         }
     }
+    shapes.extend(durable::done_before(flow));
     if shapes.len() == 1 { shapes.remove(0) } else { json!({ "anyOf": shapes }) }
 }
 

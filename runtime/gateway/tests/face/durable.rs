@@ -291,14 +291,22 @@ async fn e8_looks_at_jobs_share_one_series() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_does_not_wait_for_those_who_only_wait() {
-    let (mut face, _store) = paused().await;
+    let (mut face, store) = paused().await;
     let href = followed(&face.send(&order(16, "")).await);
     let mut wire = face.connect().await;
     wire.write(with(&get("agent-key", &href), "Prefer: wait=60\r\n").as_bytes()).await;
     let waiting = "spillgate_calls_in_flight{tenant=\"agent\",flow=\"(jobs)\"} 1\n";
     until("the look to begin", || face.telemetry.render_metrics().contains(waiting)).await;
+    // The flow's deadline is far off: nothing else would end this call.
+    face.reload_with("order", &crate::support::ORDER.replace("deadline = \"5s\"", "deadline = \"1h\""));
+    let mut called = face.connect().await;
+    called.write(order(17, "Prefer: wait=60\r\n").as_bytes()).await;
+    until("the call to be kept", || store.lanes(Some("orders"))[0].waiting == 2).await;
     face.stop.cancel();
+    face.engine.stop_taking();
     let reply = wire.reply().await;
     assert_eq!((reply.status, &reply.json()["job"]["state"]), (200, &json!("queued")), "{}", reply.body);
+    let called = called.reply().await;
+    assert_eq!((called.status, &called.json()["job"]["state"]), (202, &json!("queued")), "{}", called.body);
     patiently("the server to end", &mut face.served).await.expect("no panic");
 }

@@ -43,6 +43,10 @@ pub(crate) fn lanes(page: &mut Page, report: &DurableReport) {
             page.sample(names::QUEUE_ENDED, &[queue, tenant, state], count);
         }
     }
+    page.family(names::QUEUE_UNSERVED);
+    if report.state.is_some() {
+        page.sample(names::QUEUE_UNSERVED, &[], report.unserved);
+    }
 }
 
 /// What no store keeps.

@@ -74,13 +74,27 @@ fn a_lane_held_back_waits_is_tried_with_one_and_goes_on() {
     turns.ended(&both[1], After::Held { by: HeldBy::Database, pause: SECOND }, now + SECOND / 2);
     // They failed together: one pause.
     assert_eq!((turns.next(2, now), turns.wakes_at()), (None, Some(now + SECOND)));
-    let (_, held) = turns.held().next().expect("it is shown");
-    assert_eq!((held.by, held.since), (HeldBy::Database, now));
+    let shown = turns.held(now).next().map(|(_, by, since)| (by, since));
+    assert_eq!(shown, Some((HeldBy::Database, now)));
     let later = now + SECOND;
     let tried = given(&mut turns, 2, later);
     assert_eq!(tried.len(), 1, "one item finds out");
     turns.ended(&tried[0], After::Served, later);
-    assert_eq!((turns.held().count(), given(&mut turns, 2, later).len()), (0, 2));
+    assert_eq!((turns.held(later).count(), given(&mut turns, 2, later).len()), (0, 2));
+}
+
+#[test]
+fn items_that_wait_for_another_plan_do_not_hold_their_lane_and_are_shown_until_there_is_one() {
+    let (mut turns, now) = (turns(&[("a", 10)]), Instant::now());
+    let both = given(&mut turns, 2, now);
+    turns.ended(&both[0], After::Passed { rest: SECOND }, now);
+    turns.ended(&both[1], After::Served, now);
+    assert_eq!(given(&mut turns, 2, now).len(), 2, "others go on");
+    let shown = |turns: &Turns, at| turns.held(at).map(|(_, by, since)| (by, since)).next();
+    assert_eq!(shown(&turns, now + SECOND), Some((HeldBy::Configuration, now)));
+    assert_eq!(shown(&turns, now + 2 * SECOND), None, "it was looked at again and is gone");
+    turns.replanned();
+    assert_eq!(shown(&turns, now), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use spillgate_engine::HeldBy;
 use spillgate_queue::{JobState, Waits};
 
 use super::rig::{BOOK, Ground, LOOK, QUEUE};
-use crate::support::CommitFault;
+use crate::support::{CommitFault, ENDLESS};
 
 #[test]
 fn what_passes_is_tried_again_and_counted() {
@@ -30,6 +30,9 @@ fn an_item_whose_attempts_are_used_up_is_a_dead_letter_and_can_be_replayed() {
     let (state, said) = life.end(job);
     assert_eq!(state, JobState::Dead);
     assert!(said.contains("\"code\":\"database_error\""), "{said}");
+    // No repeat of the call does anything any more: only a new key or an operator does.
+    assert!(said.contains("\"retryable\":false,\"retry_after_ms\":null"), "{said}");
+    assert!(said.contains("replay") && said.contains("new key") && !said.contains("call again"), "{said}");
     assert_eq!((ground.stock(), life.lane("work", "one").dead), (0, 1));
     let live = life.engine.live();
     let room = life.engine.lane_room(&live, &super::rig::lane("work", "one"), 10_000).expect("there is room");
@@ -85,6 +88,94 @@ fn a_database_that_is_down_uses_up_no_attempt_and_its_lane_waits() {
         assert_eq!(life.store().job(job).expect("it is kept").attempts, 1);
     }
     life.until("nothing is held back", || !held());
+}
+
+/// The same file as `main`, whose statements may take a quarter of a second.
+const BRIEF: &str = "[database.brief]\ndriver = \"sqlite\"\nconnection = \"main.db\"\naccess = \"read-write\"\nstatement_timeout = \"250ms\"\n";
+
+fn on_brief(flow: &str) -> String {
+    flow.replace("database = \"main\"", "database = \"brief\"")
+}
+
+/// Holds every write of the file back until it is dropped.
+fn frozen(ground: &Ground) -> rusqlite::Connection {
+    let file = rusqlite::Connection::open(ground.folder.join("main.db")).expect("the file is there");
+    file.execute_batch("BEGIN EXCLUSIVE").expect("nobody else writes");
+    file
+}
+
+#[test]
+fn a_database_that_others_hold_uses_up_no_attempt_and_its_lane_waits() {
+    let ground = Ground::new(&format!("[queue.work]\nworkers = 2\nattempts = 2\n{BRIEF}"), &[&on_brief(BOOK)]);
+    let life = ground.start();
+    life.ended(life.append("book", r#"{"amount": 1}"#));
+    let holder = frozen(&ground);
+    let begins = || life.faults.begins.load(Ordering::SeqCst);
+    let before = begins();
+    let job = life.append("book", r#"{"amount": 2}"#);
+    life.until("the lane is held back", || life.engine.held_lanes().iter().any(|held| held.by == HeldBy::Database));
+    life.until("more tries were made than there are attempts", || begins() > before + 3);
+    let known = life.store().job(job).expect("it is kept");
+    assert!(!known.state.is_end() && known.attempts <= 1, "{known:?}");
+    drop(holder);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!((ground.stock(), life.store().job(job).expect("it is kept").attempts), (3, 1));
+}
+
+#[test]
+fn a_deadline_that_passes_before_the_transaction_begins_uses_up_no_attempt() {
+    let hasty = BOOK.replace("deadline = \"20s\"", "deadline = \"200ms\"");
+    let ground = Ground::new("[queue.work]\nworkers = 1\nattempts = 1\n", &[&hasty]);
+    let life = ground.start();
+    life.ended(life.append("book", r#"{"amount": 1}"#));
+    let holder = frozen(&ground);
+    let job = life.append("book", r#"{"amount": 2}"#);
+    life.until("the lane is held back", || life.engine.held_lanes().iter().any(|held| held.by == HeldBy::Database));
+    drop(holder);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 3);
+}
+
+#[test]
+fn what_a_held_database_keeps_waiting_ends_by_its_expiry() {
+    let expiring = on_brief(BOOK).replace("queue = \"work\"", "queue = \"work\"\nexpires = \"60s\"");
+    let ground = Ground::new(&format!("[queue.work]\nworkers = 1\nattempts = 1\n{BRIEF}"), &[&expiring]);
+    let life = ground.start();
+    life.ended(life.append("book", r#"{"amount": 1}"#));
+    let _holder = frozen(&ground);
+    let job = life.append("book", r#"{"amount": 2}"#);
+    life.until("the lane is held back", || life.engine.held_lanes().iter().any(|held| held.by == HeldBy::Database));
+    life.clock.forward(Duration::from_secs(61));
+    assert_eq!(life.end(job).0, JobState::Expired);
+    life.until("nothing is held back", || life.engine.held_lanes().is_empty());
+}
+
+#[test]
+fn a_statement_that_is_slow_by_itself_uses_up_its_attempts() {
+    let slow = BOOK.replace("UPDATE STOCK SET AMOUNT = AMOUNT + :amount WHERE ID = 1", &format!("UPDATE STOCK SET AMOUNT = :amount + ({ENDLESS})"));
+    let ground = Ground::new(&format!("[queue.work]\nworkers = 1\nattempts = 2\n{BRIEF}"), &[&on_brief(&slow)]);
+    let life = ground.start();
+    let job = life.append("book", r#"{"amount": 3}"#);
+    let (state, said) = life.end(job);
+    assert_eq!((state, life.store().job(job).expect("it is kept").attempts), (JobState::Dead, 2), "{said}");
+    assert_eq!(ground.stock(), 0);
+}
+
+#[test]
+fn what_an_operator_can_mend_ends_as_a_letter_that_can_be_replayed() {
+    let ground = Ground::new("[queue.work]\nworkers = 1\nattempts = 1\n", &[BOOK]);
+    let life = ground.start();
+    ground.execute("ALTER TABLE STOCK RENAME TO AWAY");
+    let job = life.append("book", r#"{"amount": 3}"#);
+    let (state, said) = life.end(job);
+    assert_eq!(state, JobState::Dead, "{said}");
+    ground.execute("ALTER TABLE AWAY RENAME TO STOCK");
+    let live = life.engine.live();
+    let room = life.engine.lane_room(&live, &super::rig::lane("work", "one"), 10_000).expect("there is room");
+    let store = life.store();
+    let again = life.block_on("a replay", store.replay(job, room)).expect("it is a letter");
+    assert_eq!(life.end(again).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 3);
 }
 
 #[test]

@@ -1,8 +1,44 @@
 //! Items meet the plan that is live when they run.
 
+use std::time::Duration;
+
+use spillgate_engine::{HeldBy, Unserved};
 use spillgate_queue::JobState;
 
-use super::rig::{BOOK, Ground, LOOK, QUEUE};
+use super::rig::{BOOK, Ground, LOOK, Life, QUEUE, lane};
+
+fn waits_for_configuration(life: &Life<'_>) -> bool {
+    life.engine.held_lanes().iter().any(|held| held.by == HeldBy::Configuration && held.lane == lane("work", "one"))
+}
+
+#[test]
+fn items_whose_flow_is_gone_wait_while_others_go_on_and_run_when_it_is_back() {
+    let ground = Ground::new(QUEUE, &[BOOK, LOOK]);
+    let life = ground.start();
+    life.ended(life.append("look", r#"{"id": 7}"#));
+    life.pause("work", "one", true);
+    let waiting = [1, 2].map(|amount| life.append("book", &format!(r#"{{"amount": {amount}}}"#)));
+    let behind = life.append("look", r#"{"id": 8}"#);
+    life.reload(QUEUE, &[LOOK]);
+    life.pause("work", "one", false);
+    assert_eq!(life.end(behind).0, JobState::Succeeded, "what stands behind them does not wait");
+    // Their rest is over, and the flow is still not there.
+    life.until("nothing is at work", || life.lane("work", "one").running == 0);
+    life.clock.forward(Duration::from_secs(30));
+    assert_eq!(life.end(life.append("look", r#"{"id": 9}"#)).0, JobState::Succeeded);
+    life.until("whoever asks is told", || waits_for_configuration(&life) && life.engine.unserved().lanes == 1);
+    for job in waiting {
+        let known = life.store().job(job).expect("it is kept");
+        assert_eq!((known.state, known.attempts), (JobState::Queued, 0));
+    }
+    life.reload(QUEUE, &[BOOK, LOOK]);
+    life.until("nothing is at work", || life.lane("work", "one").running == 0);
+    life.clock.forward(Duration::from_secs(30));
+    life.append("look", r#"{"id": 10}"#);
+    assert_eq!(waiting.map(|job| life.end(job).0), [JobState::Succeeded; 2]);
+    assert_eq!(ground.stock(), 3);
+    life.until("nobody waits any more", || !waits_for_configuration(&life) && life.engine.unserved() == Unserved::default());
+}
 
 #[test]
 fn an_item_that_no_longer_fits_is_a_dead_letter_that_says_why() {
@@ -14,8 +50,7 @@ fn an_item_that_no_longer_fits_is_a_dead_letter_that_says_why() {
     let direct = BOOK.replace("[[step]]\nqueue = \"work\"\n", "");
     let carries = BOOK.replace("[[step]]\nqueue", "[[step]]\nname = \"before\"\nmap = \"{'x': 1}\"\n[[step]]\nqueue");
     let carries = carries.replace("'changed': steps.stock", "'x': steps.before.value.x, 'changed': steps.stock");
-    let cases: [(&[&str], &str); 6] = [
-        (&[LOOK], "no flow book any more"),
+    let cases: [(&[&str], &str); 5] = [
         (&[&typed, LOOK], "the input amount is decimal now, and the item has integer"),
         (&[&bound, LOOK], "the input amount comes from elsewhere now"),
         (&[&more, LOOK], "the flow now requires the input why"),
@@ -33,7 +68,7 @@ fn an_item_that_no_longer_fits_is_a_dead_letter_that_says_why() {
         life.pause("work", "one", false);
         let (state, said) = life.end(job);
         assert_eq!(state, JobState::Dead, "{why}: {said}");
-        assert!(said.contains(why), "{why}: {said}");
+        assert!(said.contains(why) && said.contains("\"code\":\"flow_changed\""), "{why}: {said}");
     }
     assert_eq!(ground.stock(), 0);
 }
@@ -65,7 +100,11 @@ fn items_of_a_queue_that_left_the_plan_stay_and_are_served_when_it_is_back() {
     // A queue that came with the plan is served.
     life.ended(life.append("book", r#"{"amount": 4}"#));
     assert_eq!((life.lane("work", "one").waiting, ground.stock()), (1, 5));
+    assert!(waits_for_configuration(&life), "whoever asks is told what it waits for");
+    let said: Vec<String> = life.engine.unserved().reasons().collect();
+    assert_eq!(said, ["1 queued items wait for a queue or a tenant that is not configured"]);
     life.reload(QUEUE, &[BOOK]);
+    assert_eq!(life.engine.unserved(), Unserved::default());
     assert_eq!(life.end(job).0, JobState::Succeeded);
     assert_eq!(ground.stock(), 7);
 }
