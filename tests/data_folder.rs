@@ -139,6 +139,49 @@ fn a_damaged_notebook_is_said_and_its_export_is_loaded() {
 }
 
 #[test]
+fn a_pause_outlives_the_loss_of_the_notebook_and_the_loss_of_everything_is_said() {
+    let mut server = durable();
+    assert_eq!(admin_post(&server, "/admin/v1/queues/notes/lanes/agent/pause").status, 200);
+    server.signal("KILL");
+    server.ended();
+    std::fs::remove_dir_all(server.folder.join("data/control/sled")).expect("it was there");
+    let mut server = again(&server);
+    ready(&server);
+    let queues = |server: &Server| server.admin_get("operator-key-1", "/admin/v1/queues").json().to_string();
+    assert!(queues(&server).contains("\"paused\":true"), "{}", queues(&server));
+    assert_eq!(server.get("", "/readyz").json()["status"], "degraded");
+    server.signal("KILL");
+    server.ended();
+
+    std::fs::remove_dir_all(server.folder.join("data/control")).expect("it was there");
+    let mut server = again(&server);
+    ready(&server);
+    assert!(!queues(&server).contains("\"paused\":true"), "{}", queues(&server));
+    let readiness = server.get("", "/readyz").json();
+    assert!(readiness["reasons"][0].as_str().is_some_and(|reason| reason.contains("operator state of this store is gone")), "{readiness}");
+    let remarks = server.admin_get("operator-key-1", "/admin/v1/config").json()["remarks"].to_string();
+    assert!(remarks.contains("paused are served"), "{remarks}");
+    assert!(server.log().contains("operator state of this store is gone"), "{}", server.log());
+    server.signal("TERM");
+    server.ended();
+    let server = again(&server);
+    ready(&server);
+    assert_eq!(server.get("", "/readyz").json()["status"], "ok", "said once; the audit begins anew");
+}
+
+#[test]
+fn a_damaged_cursor_key_stops_no_start() {
+    let mut server = durable();
+    server.signal("TERM");
+    server.ended();
+    std::fs::write(server.folder.join("data/cursor.key"), b"short").expect("damaged");
+    let server = again(&server);
+    ready(&server);
+    assert_eq!(std::fs::read(server.folder.join("data/cursor.key.aside")).expect("kept"), b"short");
+    assert!(server.log().contains("cursor.key does not hold 32 bytes"), "{}", server.log());
+}
+
+#[test]
 fn operator_state_moves_to_another_folder_by_export_and_import() {
     let mut server = direct();
     assert_eq!(admin_post(&server, "/admin/v1/reload").status, 200);

@@ -18,7 +18,7 @@ const REPLY_BYTES: usize = 1 << 30;
 
 type HttpsClient = Client<hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>, Full<Bytes>>;
 
-/// Prints the reply's body; exit 0 for a status below 400.
+/// Prints the reply's body, which of a flow that queues is the job; exit 0 for a status below 400.
 pub(crate) fn run(options: &cli::Call) -> anyhow::Result<ExitCode> {
     wiring::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -30,7 +30,8 @@ async fn call(options: &cli::Call) -> anyhow::Result<ExitCode> {
     let connector = hyper_rustls::HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
     let client = Client::builder(TokioExecutor::new()).build(connector);
     let base = options.url.trim_end_matches('/');
-    let (status, document) = send(&client, &key, Method::GET, &format!("{base}/openapi.json"), None).await?;
+    let asked = Asked { method: Method::GET, url: format!("{base}/openapi.json"), headers: Vec::new(), body: None };
+    let (status, document) = send(&client, &key, asked).await?;
     if status >= 400 {
         println!("{}", String::from_utf8_lossy(&document));
         return Ok(ExitCode::from(1));
@@ -38,7 +39,8 @@ async fn call(options: &cli::Call) -> anyhow::Result<ExitCode> {
     let document: Value = serde_json::from_slice(&document).context("the server's /openapi.json is not JSON")?;
     let (method, path, operation) = find(&document, &options.flow)?;
     let (target, body) = request(&path, operation, &options.inputs)?;
-    let (status, reply) = send(&client, &key, method, &format!("{base}{target}"), body).await?;
+    let asked = Asked { method, url: format!("{base}{target}"), headers: headers(options), body };
+    let (status, reply) = send(&client, &key, asked).await?;
     println!("{}", String::from_utf8_lossy(&reply));
     Ok(if status < 400 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -53,9 +55,28 @@ fn read_key(written: &str) -> anyhow::Result<String> {
     Ok(written.to_owned())
 }
 
-async fn send(client: &HttpsClient, key: &str, method: Method, url: &str, body: Option<Value>) -> anyhow::Result<(u16, Bytes)> {
+/// What the call says beside its inputs.
+fn headers(options: &cli::Call) -> Vec<(&'static str, String)> {
+    let key = options.idempotency_key.clone().map(|key| ("idempotency-key", key));
+    let wait = options.wait.map(|seconds| ("prefer", format!("wait={seconds}")));
+    key.into_iter().chain(wait).collect()
+}
+
+/// One request.
+struct Asked {
+    method: Method,
+    url: String,
+    headers: Vec<(&'static str, String)>,
+    body: Option<Value>,
+}
+
+async fn send(client: &HttpsClient, key: &str, asked: Asked) -> anyhow::Result<(u16, Bytes)> {
+    let Asked { method, url, headers, body } = asked;
     let uri: Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
     let mut request = Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {key}"));
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
     let bytes = match body {
         Some(body) => {
             request = request.header("content-type", "application/json");

@@ -193,6 +193,12 @@ pub(crate) struct Call {
     /// The tenant's key, or env:NAME or file:PATH
     #[arg(long, default_value = "env:SPILLGATE_KEY")]
     pub(crate) key: String,
+    /// Idempotency key of this piece of work: sent again with it, it is not done twice
+    #[arg(long)]
+    pub(crate) idempotency_key: Option<String>,
+    /// Seconds to wait for the end of the job, where the flow queues
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) wait: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

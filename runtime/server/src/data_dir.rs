@@ -3,7 +3,7 @@
 //! The lock is the system's own, given back by a crash as well; `lock` is never removed. What it says only helps a person.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,8 @@ use anyhow::{Context as _, bail};
 /// A data folder that is ours for as long as this lives.
 pub(crate) struct DataDir {
     path: PathBuf,
-    _lock: File,
+    /// `None`: on a volume that nobody can write to, and that has no file to lock.
+    _lock: Option<File>,
 }
 
 impl DataDir {
@@ -43,7 +44,15 @@ impl DataDir {
 
 fn lock(path: &Path) -> anyhow::Result<DataDir> {
     let shown = path.display();
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path.join("lock"));
+    let name = path.join("lock");
+    let opened = match OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name) {
+        // Direct flows need nothing of it, and commands that only read can look into a copy.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => match File::open(&name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(DataDir { path: path.to_owned(), _lock: None }),
+            opened => opened,
+        },
+        opened => opened,
+    };
     let mut file = opened.with_context(|| format!("data_dir {shown} cannot be used"))?;
     match file.try_lock() {
         Ok(()) => {}
@@ -57,7 +66,7 @@ fn lock(path: &Path) -> anyhow::Result<DataDir> {
     }
     // On a full volume this fails; the lock holds all the same.
     let _said = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(DataDir { path: path.to_owned(), _lock: file })
+    Ok(DataDir { path: path.to_owned(), _lock: Some(file) })
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value as Json, json};
 use spillgate_queue::LaneName;
-use spillgate_queue::disk::RealDisk;
+use spillgate_queue::disk::{FolderError, RealDisk};
 use spillgate_queue::inspect::{self, Damage, InspectedLane, Inspection};
 
 use crate::cli::{Format, LaneFilter, Queue};
@@ -21,10 +21,10 @@ use crate::data_dir::DataDir;
 /// Does what was asked.
 pub(crate) fn run(command: &Queue) -> anyhow::Result<ExitCode> {
     match command {
-        Queue::Inspect { data, lanes, format } => show(&open(data)?.disk, lanes, *format),
-        Queue::Verify { data, format } => verify(&open(data)?.disk, *format),
-        Queue::Export { data, lanes, file } => export(&open(data)?.disk, lanes, file.as_deref()),
-        Queue::Purge { data, queue, tenant, dead } => purge(open(data)?, queue, tenant, *dead),
+        Queue::Inspect { data, lanes, format } => show(&open(data, RealDisk::open_to_read)?.disk, lanes, *format),
+        Queue::Verify { data, format } => verify(&open(data, RealDisk::open_to_read)?.disk, *format),
+        Queue::Export { data, lanes, file } => export(&open(data, RealDisk::open_to_read)?.disk, lanes, file.as_deref()),
+        Queue::Purge { data, queue, tenant, dead } => purge(open(data, RealDisk::open_existing)?, queue, tenant, *dead),
     }
 }
 
@@ -34,12 +34,12 @@ struct Stopped {
     _folder: DataDir,
 }
 
-fn open(data: &Path) -> anyhow::Result<Stopped> {
+fn open(data: &Path, disk: fn(PathBuf) -> Result<RealDisk, FolderError>) -> anyhow::Result<Stopped> {
     let folder = DataDir::take_stopped(data)?;
     if !folder.store().is_dir() {
         bail!("there is no store in {}: nothing durable was ever configured there", data.display());
     }
-    Ok(Stopped { disk: RealDisk::open_existing(folder.store())?, _folder: folder })
+    Ok(Stopped { disk: disk(folder.store())?, _folder: folder })
 }
 
 fn show(disk: &RealDisk, lanes: &LaneFilter, format: Format) -> anyhow::Result<ExitCode> {
