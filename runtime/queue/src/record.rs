@@ -156,6 +156,15 @@ pub struct JobRecord {
     pub unique: Option<(Hash, u64)>,
     /// Of an end.
     pub outcome: Option<Bytes>,
+    /// A note that becomes true with this record: as [`JournalRecord::Note`].
+    pub note: Option<(Hash, Bytes)>,
+}
+
+impl JobRecord {
+    /// Bytes of what stands behind its head.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.outcome.as_ref().map_or(0, Bytes::len) + self.note.as_ref().map_or(0, |(_, content)| content.len())
+    }
 }
 
 /// What the footer of a sealed items or kept extent says of one record that begins in it.

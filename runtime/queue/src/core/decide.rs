@@ -47,6 +47,7 @@ impl Core {
         let record = JobRecord {
             state,
             interrupted: false,
+            note: None,
             at: self.now,
             until: before.until.max(self.now.saturating_add(STATE_KEEP_MS)),
             outcome,
@@ -124,6 +125,7 @@ impl Core {
         let lane = self.letter(id)?;
         let record = JobRecord {
             letter: false,
+            note: None,
             until: before.until.max(self.now.saturating_add(STATE_KEEP_MS)),
             emission: replayed.map_or(before.emission, |(_, _, emission)| emission),
             keys: if replayed.is_some() { Vec::new() } else { before.keys.clone() },

@@ -8,6 +8,7 @@ use crate::core::lane::{Letter, Phase, Traits, Until};
 use crate::core::room::reserved_for;
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused};
+use crate::item::Hash;
 use crate::job::JobState;
 use crate::record::{JobRecord, KeptKey};
 
@@ -24,12 +25,23 @@ pub(crate) struct Ending {
     pub(crate) void: bool,
     /// Its content is kept as a dead letter.
     pub(crate) letter: bool,
+    /// A note that becomes true with it.
+    pub(crate) note: Option<(Hash, Bytes)>,
 }
 
 impl Ending {
     /// An end that the store itself makes of a job that was never executed.
     pub(crate) fn unexecuted(state: JobState) -> Self {
-        Ending { state, outcome: None, keep_ms: super::STATE_KEEP_MS, frees_keys: true, emission: 0, void: false, letter: false }
+        Ending {
+            state,
+            outcome: None,
+            keep_ms: super::STATE_KEEP_MS,
+            frees_keys: true,
+            emission: 0,
+            void: false,
+            letter: false,
+            note: None,
+        }
     }
 }
 
@@ -62,6 +74,7 @@ impl Core {
             keys: keys.map(kept_key).collect(),
             unique: unique.filter(|(_, until)| holds && *until > now),
             outcome: ending.outcome,
+            note: ending.note,
         };
         let kept_keys = record.keys.clone();
         self.write_job(lane, record, Purpose::Record)?;

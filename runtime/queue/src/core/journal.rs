@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::core::extents::Position;
 use crate::core::stream::Open;
 use crate::core::write::place;
+use crate::core::write::small_bytes;
 use crate::job::JobState;
 
 /// What an entry is about.
@@ -57,6 +58,25 @@ pub(crate) struct NewEntry {
     pub(crate) gone: bool,
     pub(crate) keyed: bool,
     pub(crate) void: bool,
+}
+
+impl NewEntry {
+    /// Of a purge or a note.
+    pub(crate) fn other(sort: Sort, name: u64, until: u64, offset: usize, bytes: usize) -> Self {
+        NewEntry {
+            sort,
+            name,
+            attempts: 0,
+            state: JobState::Purged,
+            until,
+            offset,
+            bytes: small_bytes(bytes.min(128)),
+            outcome: None,
+            gone: false,
+            keyed: false,
+            void: false,
+        }
+    }
 }
 
 impl Entry {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::core::journal::Sort;
+use crate::core::journal::{NewEntry, Sort};
 use crate::core::lane::{Lane, Note, Phase};
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused};
@@ -37,19 +37,15 @@ impl Core {
         Err(self.later(lane))
     }
 
-    /// Keeps a note in place of an older one of that name.
-    pub(crate) fn note(&mut self, job: JobId, name: Hash, content: Bytes) -> Result<(), Refused> {
-        let Some(lane) = self.lane_of(job) else { return Ok(()) };
+    /// A note stands there, in a record of its own or with the end of a job, in place of an older one of that name.
+    pub(crate) fn enter_note(&mut self, lane: usize, at: (u64, usize), name: Hash, content: Bytes) {
         let of = &mut self.lanes[lane];
         let number = of.next_number;
         of.next_number += 1;
-        let record = JournalRecord::Note { name, content: content.clone() };
-        self.write_other(lane, &record, number, u64::MAX, Purpose::Cleaning)?;
-        if let Some(before) = self.lanes[lane].notes.insert(name, Note { number, content }) {
-            self.lanes[lane].journal.kill(Sort::Note, before.number);
+        of.journal.push(at.0, &NewEntry::other(Sort::Note, number, u64::MAX, at.1, content.len()));
+        if let Some(before) = of.notes.insert(name, Note { number, content }) {
+            of.journal.kill(Sort::Note, before.number);
         }
-        self.settle(lane);
-        Ok(())
     }
 
     /// Whether the end of a job is on disk, and not only decided.

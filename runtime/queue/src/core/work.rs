@@ -68,6 +68,7 @@ impl Core {
             keys: Vec::new(),
             unique: None,
             outcome: None,
+            note: None,
         }
     }
 

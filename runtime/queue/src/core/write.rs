@@ -8,7 +8,6 @@ use crate::core::lane::{KeptExtent, Lane};
 use crate::core::stream::{Open, extents_for};
 use crate::core::{Core, Refused};
 use crate::format::{ALIGNMENT, Draft, FRAGMENT_BYTES};
-use crate::job::JobState;
 use crate::record::{ExtentHeader, JobRecord, JournalRecord, Meta, Stream};
 
 /// What an allocation is charged to.
@@ -193,13 +192,16 @@ impl Core {
             state: job.state,
             until: needed_until(&job),
             offset: placed.offset,
-            bytes: small_bytes(draft.bytes() - job.outcome.as_ref().map_or(0, bytes::Bytes::len)),
+            bytes: small_bytes(draft.bytes() - job.body_bytes()),
             outcome,
             gone: job.outcome_gone,
             keyed: !job.keys.is_empty() || job.unique.is_some(),
             void: job.void,
         };
         self.lanes[lane].journal.push(placed.serial, &entry);
+        if let Some((name, content)) = job.note {
+            self.enter_note(lane, (placed.serial, placed.offset), name, content);
+        }
         Ok(())
     }
 
@@ -228,19 +230,7 @@ impl Core {
             JournalRecord::Purged { .. } => Sort::Purge,
             JournalRecord::Meta(_) | JournalRecord::Job(_) => return Ok(draft.bytes() as u64),
         };
-        let entry = NewEntry {
-            sort,
-            name: number,
-            attempts: 0,
-            state: JobState::Purged,
-            until,
-            offset: placed.offset,
-            bytes: small_bytes(draft.bytes().min(128)),
-            outcome: None,
-            gone: false,
-            keyed: false,
-            void: false,
-        };
+        let entry = NewEntry::other(sort, number, until, placed.offset, draft.bytes());
         self.lanes[lane].journal.push(placed.serial, &entry);
         Ok(draft.bytes() as u64)
     }

@@ -19,6 +19,7 @@ pub use fault::{CallKind, Failure, Reached};
 use crate::disk::simulated::fault::Faults;
 use crate::disk::simulated::sectors::Sectors;
 use crate::disk::{Disk, DiskFile};
+use crate::format::SECTOR_BYTES;
 
 /// Numbers from a seed, as good as chance. The same seed gives the same numbers for ever.
 #[derive(Clone, Debug)]
@@ -327,7 +328,9 @@ impl DiskFile for SimulatedFile {
                 Ok(())
             }
             Some(failure) => {
+                // A sector is written whole or not at all.
                 let part = usize::try_from(chance.below(content.len() as u64 + 1)).unwrap_or(0);
+                let part = ((start + part) / SECTOR_BYTES * SECTOR_BYTES).saturating_sub(start);
                 file.write(&content[..part], start);
                 *stopped = failure == Failure::Stop;
                 Err(if failure == Failure::Short { no_space() } else { io::Error::other("the machine stops") })

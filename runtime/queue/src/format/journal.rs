@@ -4,6 +4,7 @@
 //! meta    as in headers
 //! job     state u8 | flags u8 | sequence u64 | at u64 | attempts, until - at, emission: varints
 //!         | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
+//!         | note: name 16, bytes varint?; the outcome and the note are the body
 //! purged  until u64 | ranges: first, last as varints, each counted from the number before | (as many as there are)
 //! note    name 16 | content
 //! ```
@@ -14,6 +15,7 @@ use crate::format::bytes::{Input, put_varint};
 use crate::format::fragment::Kind;
 use crate::format::header::{meta, put_meta};
 use crate::format::{Fault, MOST_KEYS};
+use crate::item::Hash;
 use crate::job::JobState;
 use crate::record::{JobRecord, JournalRecord, KeptKey};
 
@@ -24,9 +26,11 @@ const OUTCOME_GONE: u8 = 8;
 const OUTCOME: u8 = 0x10;
 const UNIQUE: u8 = 0x20;
 const KEYS_SHIFT: u8 = 6;
+/// Beside the state.
+const NOTE: u8 = 0x80;
 /// A varint is at most this long.
 const VARINT_BYTES: usize = 10;
-/// The longest head of a job's record: both keys and a business key.
+/// The longest head of a job's record without a note: both keys and a business key.
 pub const MOST_JOB_HEAD_BYTES: usize = 18 + 3 * VARINT_BYTES + 16 + VARINT_BYTES + MOST_KEYS * (32 + VARINT_BYTES) + VARINT_BYTES;
 /// A meta record.
 pub const META_HEAD_BYTES: usize = 48;
@@ -40,7 +44,7 @@ pub(super) fn put(out: &mut Vec<u8>, record: &JournalRecord) -> (Kind, Bytes) {
         }
         JournalRecord::Job(job) => {
             put_job(out, job);
-            (Kind::Job, job.outcome.clone().unwrap_or_default())
+            (Kind::Job, job_body(job))
         }
         JournalRecord::Purged { until, ranges } => {
             out.extend_from_slice(&until.to_le_bytes());
@@ -73,7 +77,7 @@ fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
         | flag(job.outcome.is_some(), OUTCOME)
         | flag(job.unique.is_some(), UNIQUE)
         | (keys.len() as u8) << KEYS_SHIFT;
-    out.extend_from_slice(&[state_code(job.state), flags]);
+    out.extend_from_slice(&[state_code(job.state) | flag(job.note.is_some(), NOTE), flags]);
     out.extend_from_slice(&job.sequence.to_le_bytes());
     out.extend_from_slice(&job.at.to_le_bytes());
     put_varint(out, u64::from(job.attempts));
@@ -91,6 +95,18 @@ fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
     if let Some(outcome) = &job.outcome {
         put_varint(out, outcome.len() as u64);
     }
+    if let Some((name, content)) = &job.note {
+        out.extend_from_slice(name);
+        put_varint(out, content.len() as u64);
+    }
+}
+
+fn job_body(job: &JobRecord) -> Bytes {
+    let outcome = job.outcome.clone().unwrap_or_default();
+    match &job.note {
+        None => outcome,
+        Some((_, content)) => [outcome.as_ref(), content].concat().into(),
+    }
 }
 
 /// From all fragments' payloads, joined. Bodies share their memory.
@@ -103,12 +119,15 @@ pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault
             if input.rest().is_empty() { Ok(JournalRecord::Meta(meta)) } else { Err(Fault::Invalid("length")) }
         }
         Kind::Job => {
-            let (mut job, outcome_bytes) = decode_job_head(&mut input)?;
-            let body = record.slice(record.len() - input.rest().len()..);
-            if body.len() != outcome_bytes.unwrap_or(0) {
+            let (mut job, outcome_bytes, note) = decode_job_head(&mut input)?;
+            let mut outcome = record.slice(record.len() - input.rest().len()..);
+            let note_bytes = note.map_or(0, |(_, bytes)| bytes);
+            if outcome.len() != outcome_bytes.unwrap_or(0).saturating_add(note_bytes) {
                 return Err(Fault::Cut);
             }
-            job.outcome = outcome_bytes.map(|_| body);
+            let content = outcome.split_off(outcome_bytes.unwrap_or(0));
+            job.outcome = outcome_bytes.map(|_| outcome);
+            job.note = note.map(|(name, _)| (name, content));
             Ok(JournalRecord::Job(job))
         }
         Kind::Purged => {
@@ -131,13 +150,18 @@ pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault
     }
 }
 
-/// From the first fragment's payload: what became of a job, without the outcome, and how long that is if there is one.
+/// From the first fragment's payload: what became of a job, without outcome and note, and how long the outcome is if there is one.
 pub fn decode_job(payload: &[u8]) -> Result<(JobRecord, Option<usize>), Fault> {
-    decode_job_head(&mut Input::new(payload))
+    decode_job_head(&mut Input::new(payload)).map(|(job, outcome_bytes, _)| (job, outcome_bytes))
 }
 
-fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>), Fault> {
-    let (state, flags) = (state_from(input.u8()?)?, input.u8()?);
+/// The name of a note, and how long it is.
+type NoteHead = (Hash, usize);
+
+fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>, Option<NoteHead>), Fault> {
+    let (state, flags) = (input.u8()?, input.u8()?);
+    let has_note = state & NOTE != 0;
+    let state = state_from(state & !NOTE)?;
     let (sequence, at) = (input.u64()?, input.u64()?);
     let attempts = input.varint_u32()?;
     let until = at.wrapping_add(input.varint()?);
@@ -152,6 +176,7 @@ fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>), 
         keys.push(KeptKey { hash: input.hash()?, input: input.hash()?, until: at.wrapping_add(input.varint()?) });
     }
     let outcome_bytes = if flags & OUTCOME != 0 { Some(input.varint_u32()? as usize) } else { None };
+    let note = if has_note { Some((input.hash()?, input.varint_u32()? as usize)) } else { None };
     let is = |flag: u8| flags & flag != 0;
     let job = JobRecord {
         sequence,
@@ -167,8 +192,9 @@ fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>), 
         keys,
         unique,
         outcome: None,
+        note: None,
     };
-    Ok((job, outcome_bytes))
+    Ok((job, outcome_bytes, note))
 }
 
 /// One byte for each state, for good.

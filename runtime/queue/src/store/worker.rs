@@ -99,16 +99,13 @@ impl Store {
             self.emit(&lease, emission, emits, &mut emitted.items).await?;
         }
         let letter = state == JobState::Dead;
-        let ending = Ending { state, outcome, keep_ms: milliseconds(keep), frees_keys, emission, void: false, letter };
+        let ending = Ending { state, outcome, keep_ms: milliseconds(keep), frees_keys, emission, void: false, letter, note };
         let items = &mut emitted.items;
         let finishing = shared.commanded(|core: &mut Core| {
             core.leased(lease.job, lease.token)?;
-            core.may_note(lease.job, note.as_ref())?;
+            core.may_note(lease.job, ending.note.as_ref())?;
             let ticket = core.finish(lease.job, lease.token, &ending, items)?;
             items.clear();
-            if let Some((name, content)) = &note {
-                core.note(lease.job, *name, content.clone())?;
-            }
             Ok(ticket)
         });
         let ticket = finishing.await?;

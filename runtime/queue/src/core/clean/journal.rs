@@ -43,7 +43,8 @@ impl Core {
     pub(super) fn half_dead_journal(&self, lane: usize) -> usize {
         let extents = &self.lanes[lane].journal.extents;
         let sealed = extents.len().saturating_sub(1);
-        half_dead(extents.iter().take(sealed).map(|extent| Lane::needed_bytes(extent, GiveUp::Nothing)))
+        let staying = extents.iter().take(sealed).filter(|extent| extent.moved.is_none());
+        half_dead(staying.map(|extent| Lane::needed_bytes(extent, GiveUp::Nothing)))
     }
 
     /// Counts again what is needed in an extent.
@@ -108,9 +109,11 @@ impl Core {
         for record in records {
             let Some(at) = self.lanes[lane].journal.at(serial) else { return };
             let Ok(decoded) = decode_journal(record.kind, &record.bytes) else { continue };
-            let Some(entry) = self.current(lane, at, record.offset, &decoded) else { continue };
-            if self.lanes[lane].needs(&entry, self.now, give_up) {
-                left &= self.move_record(lane, decoded, give_up).is_ok();
+            for part in parts(decoded) {
+                let Some(entry) = self.current(lane, at, record.offset, &part) else { continue };
+                if self.lanes[lane].needs(&entry, self.now, give_up) {
+                    left &= self.move_record(lane, part, give_up).is_ok();
+                }
             }
         }
         let Some(at) = self.lanes[lane].journal.at(serial) else { return };
@@ -131,7 +134,8 @@ impl Core {
             JournalRecord::Purged { .. } | JournalRecord::Meta(_) => None,
         };
         let entries = of.journal.extents[at].entries().iter();
-        let mut here = entries.filter(|entry| usize::from(entry.offset) == offset && !entry.is_dead());
+        let is_job = matches!(record, JournalRecord::Job(_));
+        let mut here = entries.filter(|entry| usize::from(entry.offset) == offset && !entry.is_dead() && entry.is_job() == is_job);
         let entry = here.find(|entry| wanted.is_none_or(|name| entry.name() == name))?;
         if matches!(record, JournalRecord::Meta(_)) { None } else { Some(*entry) }
     }
@@ -188,4 +192,16 @@ impl Core {
 /// The longest record that may begin in an extent.
 fn of_longest(extent: &JournalExtent) -> u64 {
     extent.longest_outcome() + USABLE_BYTES as u64 * 2
+}
+
+/// A note that came with a job's record lives and moves by itself.
+fn parts(record: JournalRecord) -> impl Iterator<Item = JournalRecord> {
+    let (job, note) = match record {
+        JournalRecord::Job(mut job) => {
+            let note = job.note.take();
+            (JournalRecord::Job(job), note)
+        }
+        other => (other, None),
+    };
+    std::iter::once(job).chain(note.map(|(name, content)| JournalRecord::Note { name, content }))
 }

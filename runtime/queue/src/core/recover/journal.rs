@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::core::Core;
 use crate::core::journal::{JournalExtent, NewEntry, Sort};
 use crate::core::keys::Holder;
-use crate::core::lane::{JobEntry, Letter, Note, Phase, Purge};
+use crate::core::lane::{JobEntry, Letter, Phase, Purge};
 use crate::core::recover::{Notebook, Sequences, Source, merged};
 use crate::core::stream::Open;
 use crate::core::write::{needed_until, small_bytes};
@@ -160,7 +160,12 @@ impl Core {
                 *floors = merged(floors, &meta);
                 notebook.see(&meta);
             }
-            JournalRecord::Job(job) => {
+            JournalRecord::Job(mut job) => {
+                let body = job.body_bytes();
+                if let Some((name, content)) = job.note.take() {
+                    self.recover_note(lane, (serial, offset), (name, content), facts);
+                }
+                let at = (serial, offset, bytes - body);
                 notebook.latest = notebook.latest.max(job.at);
                 facts.highest = facts.highest.max(job.sequence);
                 if facts.recorded.insert(job.sequence) {
@@ -172,16 +177,16 @@ impl Core {
                 of.next_number += 1;
                 of.next_sequence = of.next_sequence.max(ranges.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0));
                 of.purges.push(Purge { number, until, ticket: 0, ranges, bytes: bytes as u64 });
-                of.journal.push(serial, &other(Sort::Purge, number, until, offset, bytes));
+                of.journal.push(serial, &NewEntry::other(Sort::Purge, number, until, offset, bytes));
             }
-            JournalRecord::Note { name, content } => {
-                if facts.notes.insert(name) {
-                    let number = of.next_number;
-                    of.next_number += 1;
-                    of.notes.insert(name, Note { number, content });
-                    of.journal.push(serial, &other(Sort::Note, number, u64::MAX, offset, bytes));
-                }
-            }
+            JournalRecord::Note { name, content } => self.recover_note(lane, (serial, offset), (name, content), facts),
+        }
+    }
+
+    /// The newest of a name counts, and is found first.
+    fn recover_note(&mut self, lane: usize, at: (u64, usize), note: (Hash, Bytes), facts: &mut Facts) {
+        if facts.notes.insert(note.0) {
+            self.enter_note(lane, at, note.0, note.1);
         }
     }
 
@@ -197,7 +202,7 @@ impl Core {
             state: job.state,
             until: needed_until(&job),
             offset,
-            bytes: small_bytes(bytes - job.outcome.as_ref().map_or(0, bytes::Bytes::len)),
+            bytes: small_bytes(bytes),
             outcome,
             gone: job.outcome_gone,
             keyed: !job.keys.is_empty() || job.unique.is_some(),
@@ -227,21 +232,5 @@ impl Core {
         } else {
             facts.over.insert(job.sequence);
         }
-    }
-}
-
-fn other(sort: Sort, name: u64, until: u64, offset: usize, bytes: usize) -> NewEntry {
-    NewEntry {
-        sort,
-        name,
-        attempts: 0,
-        state: JobState::Purged,
-        until,
-        offset,
-        bytes: small_bytes(bytes.min(128)),
-        outcome: None,
-        gone: false,
-        keyed: false,
-        void: false,
     }
 }

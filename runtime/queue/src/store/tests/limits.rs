@@ -158,7 +158,8 @@ fn promise_1_shedding_ends_the_oldest_of_the_own_lane_and_never_passes_the_limit
 #[test]
 fn a_lease_that_is_dropped_hands_back_and_costs_nothing() {
     let rig = Rig::new(4 * MIB);
-    rig.append("a", vec![item("1"), NewItem { order: Some(4), ..item("2") }, NewItem { order: Some(4), ..item("3") }]).expect("there is room");
+    rig.append("a", vec![item("1"), NewItem { order: Some(4), ..item("2") }, NewItem { order: Some(4), ..item("3") }])
+        .expect("there is room");
     for attempt in 1..50 {
         let taken = rig.take("a", 10);
         assert_eq!(taken.iter().map(|leased| (leased.content[0], leased.attempt)).collect::<Vec<_>>(), [(b'1', attempt), (b'2', attempt)]);
