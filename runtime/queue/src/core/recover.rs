@@ -35,6 +35,10 @@ pub(crate) trait Source: ReadExtent {
     fn lost_extents(&self) -> u64 {
         0
     }
+    /// Nothing was ever written: the files were made just now.
+    fn is_new(&self) -> bool {
+        false
+    }
     /// Every extent there is.
     fn positions(&self) -> Vec<Position>;
 }
@@ -103,6 +107,11 @@ impl Core {
         let away = self.wall_difference(&notebook.meta, wall);
         self.now = notebook.latest.max(notebook.meta.time.saturating_add(away)).max(if notebook.latest == 0 { wall } else { 0 });
         self.wall = wall;
+        // Numbers that were given out in batches that were never finished are not given out again: what those left behind, a record or a
+        // footer, would be taken for valid. There can be no more of them than extents.
+        if !source.is_new() {
+            self.next_serial = self.next_serial.saturating_add(self.extents.total());
+        }
         if notebook.report.quarantined_extents > 0 || !notebook.report.missing_files.is_empty() {
             self.next_serial = self.next_serial.saturating_add(SERIAL_JUMP);
         }

@@ -38,6 +38,8 @@ pub(crate) struct Files {
     per_file: u32,
     disk_limit: u64,
     open: RwLock<BTreeMap<u32, OpenFile>>,
+    /// There was no file before.
+    is_new: bool,
     /// Extents of files that are missing or were cut, found at the start.
     lost: AtomicU64,
 }
@@ -63,7 +65,8 @@ impl Files {
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), lost: AtomicU64::new(0) };
+        let is_new = numbers.is_empty();
+        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, lost: AtomicU64::new(0) };
         let last = numbers.iter().copied().max();
         for (number, file) in opened {
             files.adopt(number, file, &mut report);
@@ -350,6 +353,9 @@ impl Source for Files {
     }
     fn lost_extents(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+    fn is_new(&self) -> bool {
+        self.is_new
     }
     fn positions(&self) -> Vec<Position> {
         let open = self.read_open();
