@@ -170,6 +170,26 @@ fn a_pause_outlives_the_loss_of_the_notebook_and_the_loss_of_everything_is_said(
 }
 
 #[test]
+fn a_call_from_the_command_line_has_a_key_and_waits() {
+    let keyed = QUEUED.replacen("effect = \"write\"", "effect = \"write\"\nidempotency = { key = \"required\" }", 1);
+    let flows = &[("later.toml", keyed.as_str())];
+    let server = Server::start(&Options { binary: BINARY, server: &format!("{SERVER}{QUEUE}"), flows, environment: &[] });
+    ready(&server);
+    let url = format!("http://{}", server.flows);
+    let call = |more: &[&str]| {
+        let called = Command::new(BINARY).args(["call", "later", "words=a", "--url", &url, "--key", "agent-key-1"]).args(more).output();
+        let called = called.expect("the binary runs");
+        (called.status.code(), serde_json::from_slice::<Json>(&called.stdout).expect("JSON"))
+    };
+    let (code, refused) = call(&[]);
+    assert_eq!((code, &refused["code"]), (Some(1), &Json::from("key_required")));
+    let (code, done) = call(&["--idempotency-key", "a-1", "--wait", "4"]);
+    assert_eq!((code, &done["job"]["state"], &done["result"]["words"]), (Some(0), &Json::from("succeeded"), &Json::from("a")), "{done}");
+    let (code, again) = call(&["--idempotency-key", "a-1"]);
+    assert_eq!((code, &again["job"]["id"]), (Some(0), &done["job"]["id"]), "the same work");
+}
+
+#[test]
 fn a_damaged_cursor_key_stops_no_start() {
     let mut server = durable();
     server.signal("TERM");

@@ -209,3 +209,42 @@ fn d2_a_store_that_is_larger_than_its_volume_fills_refuses_and_drains() {
     assert_eq!(book(&server, "L-after").status, 202, "what was worked off is room again");
     server.wait_until_drained("bookings", "one");
 }
+
+#[test]
+fn a_volume_that_cannot_be_written_to_stops_durable_work_only() {
+    let Ok(volume) = Volume::mount(64 * MIB) else {
+        eprintln!("NO SMALL VOLUME: a read-only volume is not tried on this machine");
+        return;
+    };
+    let (ground, ledger) = (Ground::Small(volume), Ledger::new());
+    let Ground::Small(volume) = &ground else { return };
+    let mut server = ground.serve(&ledger, "16MiB");
+    server.operate_lane("bookings", "one", "pause", "");
+    let kept = server.post("key-one-1", "/api/book", "{\"reference\":\"R-1\",\"note\":\"n\"}");
+    assert_eq!(kept.status, 202, "{kept:?}");
+    server.signal("TERM");
+    assert!(server.ended().success());
+    let through = |program: &[&str]| {
+        let launcher = volume.launcher();
+        let output = std::process::Command::new(&launcher[0]).args(&launcher[1..]).args(program).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let path = volume.path().display().to_string();
+    let (remounted, said) = through(&["mount", "-o", "remount,ro", &path]);
+    assert!(remounted, "{said}");
+
+    server.start_again();
+    server.wait_for("the store to be given up", |server| (server.store()["state"] == "failed").then_some(()));
+    let count = server.get("key-one-1", "/api/count");
+    assert_eq!(count.status, 200, "{count:?}");
+    let refused = server.post("key-one-1", "/api/book", "{\"reference\":\"R-2\",\"note\":\"n\"}");
+    assert_eq!((refused.status, refused.code().as_str()), (503, "store_failed"), "{refused:?}");
+    server.signal("TERM");
+    assert!(server.ended().success());
+
+    let data = format!("{path}/data");
+    for command in ["inspect", "verify", "export"] {
+        let (success, said) = through(&[env!("CARGO_BIN_EXE_spillgate"), "queue", command, "--data", &data]);
+        assert!(success && said.contains(if command == "verify" { "no faults" } else { "bookings" }), "{command}: {said}");
+    }
+}

@@ -110,6 +110,10 @@ async fn set_paused(Shared(state): Shared<Arc<State>>, Path(name): Path<Names>, 
         let (state, lane) = (state.clone(), name.lane());
         async move {
             let store = store(&state)?;
+            if paused && lane.queue.starts_with('(') {
+                let detail = "The engine's own lanes hold runs of schedules and direct calls, which no pause stops: change the flow's file instead.";
+                return Err(Refusal::new(Code::WrongState, detail));
+            }
             // A lane that nothing was put into yet may be paused too, if there can ever be one.
             let before = match find_lane(&store, &lane) {
                 Ok(known) => known.paused,

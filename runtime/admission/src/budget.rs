@@ -19,7 +19,7 @@ impl Budget {
     pub fn reserve(self: &Arc<Self>, amount: u64, limit: u64) -> Result<Reservation, u64> {
         let fits = |used: u64| used.checked_add(amount).filter(|sum| *sum <= limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(Reservation { budget: self.clone(), amount }),
+            Ok(_) => Ok(Reservation { budget: self.clone(), amount: AtomicU64::new(amount) }),
             Err(used) => Err(used),
         }
     }
@@ -29,18 +29,23 @@ impl Budget {
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<Budget>,
-    amount: u64,
+    amount: AtomicU64,
 }
 
 impl Reservation {
     /// How much is reserved.
     pub fn amount(&self) -> u64 {
-        self.amount
+        self.amount.load(Ordering::Relaxed)
+    }
+    /// Gives back what is above `amount`.
+    pub fn shrink_to(&self, amount: u64) {
+        let before = self.amount.fetch_min(amount, Ordering::Relaxed);
+        self.budget.used.fetch_sub(before.saturating_sub(amount), Ordering::Relaxed);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
+        self.budget.used.fetch_sub(*self.amount.get_mut(), Ordering::Relaxed);
     }
 }

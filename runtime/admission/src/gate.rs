@@ -40,13 +40,18 @@ impl Permit {
     pub fn into_memory(self) -> PayloadMemory {
         self.memory
     }
+    /// The call needs no more than so much from here on: gives back the rest.
+    pub fn shrink_memory(&self, bytes: u64) {
+        self.memory.tenant.shrink_to(bytes);
+        self.memory.server.shrink_to(bytes);
+    }
 }
 
 /// The memory of one call, in its tenant's share and in the server's. Dropping it gives it back.
 #[derive(Debug)]
 pub struct PayloadMemory {
-    _tenant: Reservation,
-    _server: Reservation,
+    tenant: Reservation,
+    server: Reservation,
 }
 
 /// How long a caller over its in-flight or memory limit is told to wait: about one call's time.
@@ -102,7 +107,7 @@ impl TenantGate {
         };
         let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
         let server = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
-        Ok(PayloadMemory { _tenant: tenant, _server: server })
+        Ok(PayloadMemory { tenant, server })
     }
 
     /// Calls that the rate would let through at once.
@@ -137,6 +142,18 @@ mod tests {
         assert_eq!(enter(101).expect_err("over its memory").code, Code::MemoryFull);
         drop(enter(100).expect("C passes"));
         assert_eq!(enter(1).expect_err("the third in a minute").code, Code::RateExceeded);
+        assert_eq!((gate.in_flight(), gate.memory(), server.used()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_call_that_needs_less_gives_back_the_rest_once() {
+        let (gate, server) = (TenantGate::default(), Arc::new(Budget::default()));
+        let permit = gate.enter(&limits(), 90, &server, 1_000, Duration::ZERO).expect("it runs");
+        for (bytes, left) in [(40, 40), (40, 40), (70, 40), (0, 0)] {
+            permit.shrink_memory(bytes);
+            assert_eq!((gate.memory(), server.used()), (left, left), "{bytes}");
+        }
+        drop(permit);
         assert_eq!((gate.in_flight(), gate.memory(), server.used()), (0, 0, 0));
     }
 

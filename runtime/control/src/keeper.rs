@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Pace { export: Duration::from_secs(5), retry: Duration::from_secs(1), look: Duration::from_secs(5) }
+        Pace { export: Duration::from_secs(5), retry: Duration::from_secs(1), look: Duration::from_secs(1) }
     }
 }
 

@@ -69,6 +69,8 @@ pub struct JobView {
     pub outcome: Option<Bytes>,
     /// There was one, and it is no longer kept.
     pub outcome_gone: bool,
+    /// There was one, and it was too large to be kept at all.
+    pub too_large: bool,
 }
 
 /// Tells the log of work that failed and has no caller who hears of it.

@@ -5,6 +5,7 @@
 //!   with, under that problem's status, with `job` in it.
 //! * A look at a job: 200 `{"job":…}` with `result` or `error` once it has ended; 410 `result_gone` with `job` in it where its
 //!   result is no longer kept.
+//! * Of a job whose result was too large to be kept at all, both are 200 `{"job":…,"result_kept":false}`: it succeeded.
 //! * A wish to cancel: 200 `{"job":…}` with its final state, which is an earlier one where it had ended; 409 `conflict_running` with
 //!   `job` in it while it is at work.
 
@@ -28,6 +29,9 @@ pub(crate) struct JobReply {
     pub(crate) body: Vec<u8>,
 }
 
+/// In place of a result.
+const NOT_KEPT: Option<(&str, &[u8])> = Some(("result_kept", b"false"));
+
 /// `{"id":…,"state":…,"href":…}`.
 pub(crate) fn job(view: &JobView) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
@@ -45,6 +49,7 @@ pub(crate) fn of_call(view: &JobView, request_id: &str) -> JobReply {
     match (view.state, &view.outcome) {
         (state, _) if !state.is_end() => JobReply { status: 202, location: Some(jobs::href(view.id)), ..whole(view, None) },
         _ if view.outcome_gone => gone(view, request_id),
+        _ if view.too_large => whole(view, NOT_KEPT),
         (JobState::Succeeded, Some(result)) => whole(view, Some(("result", result))),
         (JobState::Succeeded | JobState::Cancelled, _) => whole(view, None),
         (_, Some(stored)) => ended_with(view, stored, request_id),
@@ -59,6 +64,9 @@ pub(crate) fn of_call(view: &JobView, request_id: &str) -> JobReply {
 pub(crate) fn of_look(view: &JobView, request_id: &str) -> JobReply {
     if view.outcome_gone {
         return gone(view, request_id);
+    }
+    if view.too_large {
+        return whole(view, NOT_KEPT);
     }
     match (&view.outcome, jobs::refusal(view.state)) {
         (Some(result), _) if view.state == JobState::Succeeded => whole(view, Some(("result", result))),
@@ -127,7 +135,7 @@ mod tests {
 
     fn view(state: JobState, outcome: Option<&'static str>, outcome_gone: bool) -> JobView {
         let outcome = outcome.map(|text| text.as_bytes().into());
-        JobView { id: JobId { lane: 0x2f, sequence: 0x1a }, state, outcome, outcome_gone }
+        JobView { id: JobId { lane: 0x2f, sequence: 0x1a }, state, outcome, outcome_gone, too_large: false }
     }
 
     fn text(reply: &JobReply) -> &str {
@@ -198,6 +206,15 @@ mod tests {
         for reply in [of_call, of_look].map(|reply| reply(&view(JobState::Succeeded, None, true), "r-1")) {
             assert_eq!((reply.status, reply.problem), (410, Some(Code::ResultGone)));
             assert_eq!(json(&reply)["job"]["state"], "succeeded");
+        }
+    }
+
+    #[test]
+    fn a_success_whose_result_was_too_large_is_a_success() {
+        let view = JobView { too_large: true, ..view(JobState::Succeeded, None, false) };
+        for reply in [of_call, of_look].map(|reply| reply(&view, "r-1")) {
+            assert_eq!((reply.status, reply.problem), (200, None));
+            assert_eq!((&json(&reply)["result_kept"], &json(&reply)["job"]["state"]), (&false.into(), &"succeeded".into()));
         }
     }
 

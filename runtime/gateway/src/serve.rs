@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use spillgate_model::{Code, Refusal, limits};
+use spillgate_telemetry::happened;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +74,7 @@ async fn accept(listener: &TcpListener, gateway: &Arc<Inner>, connections: &Arc<
             // The one client is gone; the listener is well.
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
             Err(error) => {
-                tracing::warn!(%error, "no connection can be accepted");
+                happened::not_accepted(&gateway.telemetry, "flows", &error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -70,6 +70,13 @@ pub fn call_failed(telemetry: &Telemetry, call: &FailedCall<'_>) {
     }
 }
 
+/// A listener cannot take a connection, such as where the process has no file descriptor left.
+pub fn not_accepted(telemetry: &Telemetry, listener: &'static str, error: &std::io::Error) {
+    if let Some(held_back) = telemetry.process().not_accepted.pass() {
+        tracing::warn!(listener, %error, held_back, "no connection can be accepted");
+    }
+}
+
 /// A configuration runs now: the first one at start, or another one after a reload.
 pub fn reload_applied(telemetry: &Telemetry, version: &str) {
     telemetry.process().reloads_applied.increment();

@@ -39,6 +39,7 @@ pub struct ProcessMetrics {
     pub(crate) started: Instant,
     pub(crate) call_failed: Throttle,
     pub(crate) admin_denied: Throttle,
+    pub(crate) not_accepted: Throttle,
 }
 
 impl Default for ProcessMetrics {
@@ -47,6 +48,7 @@ impl Default for ProcessMetrics {
         ProcessMetrics {
             call_failed: Throttle::new(&log_held_back),
             admin_denied: Throttle::new(&log_held_back),
+            not_accepted: Throttle::new(&log_held_back),
             log_held_back,
             cache: Arc::default(),
             memory_reserved: Gauge::default(),

@@ -146,6 +146,8 @@ async fn a_pause_is_kept_and_where_it_cannot_be_it_still_pauses() {
     assert_eq!(reply, json!({ "paused": true, "forgotten_at_restart": "the control store is full", "audited": false }));
     assert!(store.lanes(None)[0].paused);
     assert_eq!(face.post("/admin/v1/queues/nothing/lanes/agent/pause", "").await.code(), "unknown_page");
+    // Nothing would stop there.
+    assert_eq!(face.post("/admin/v1/queues/(schedule)/lanes/agent/pause", "").await.code(), "wrong_state");
 }
 
 #[tokio::test]

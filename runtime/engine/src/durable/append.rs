@@ -22,6 +22,9 @@ use crate::run::Notes;
 use crate::steps::{self, Carried, Context};
 use crate::{Call, Outcome};
 
+/// What a reply has beside the result.
+const RESULT_FRAME_BYTES: u64 = 1_024;
+
 /// Runs the first half and answers with the job.
 pub(crate) async fn run(inner: &Arc<Inner>, mut call: Call, notes: &Notes) -> Outcome {
     answer(once_of(inner, &mut call, notes).await)
@@ -67,7 +70,11 @@ async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes, once: Once) 
     }
 }
 
+/// For whoever waits nothing runs here any more: it keeps the memory that a result may take, and no more.
 fn patience<'a>(inner: &'a Inner, call: &Call) -> Patience<'a> {
+    if let (Some(permit), Ok((_, _, queue))) = (&call.permit, cut_of(call)) {
+        permit.shrink_memory(queue.max_result + RESULT_FRAME_BYTES);
+    }
     Patience { wait: call.wait, deadline: Instant::from_std(call.flowfile.deadline), stop: inner.durability.stopping() }
 }
 

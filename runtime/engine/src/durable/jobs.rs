@@ -40,18 +40,19 @@ pub(super) async fn view(store: &Store, id: JobId) -> Result<JobView, Box<Refusa
 }
 
 async fn seen(store: &Store, job: Job) -> Result<JobView, Box<Refusal>> {
-    let Job { id, state, outcome_gone, .. } = job;
+    let Job { id, state, has_outcome, outcome_gone, .. } = job;
     if !state.is_end() {
-        return Ok(JobView { id, state, outcome: None, outcome_gone: false });
+        return Ok(JobView { id, state, outcome: None, outcome_gone: false, too_large: false });
     }
     let outcome = match store.outcome(id).await {
         Ok(outcome) => outcome,
         Err(StoreError::Damaged | StoreError::NotFound) => None,
         Err(error) => return Err(store_refusal(&error)),
     };
-    // A success always had a result; where there is none it was too large to keep, or was pushed out.
-    let gone = outcome.is_none() && (outcome_gone || state == JobState::Succeeded);
-    Ok(JobView { id, state, outcome, outcome_gone: gone })
+    // A success always had a result; where there is none and none was dropped, it was too large to be kept.
+    let too_large = state == JobState::Succeeded && !has_outcome && !outcome_gone;
+    let gone = outcome.is_none() && !too_large && (outcome_gone || state == JobState::Succeeded);
+    Ok(JobView { id, state, outcome, outcome_gone: gone, too_large })
 }
 
 /// How long a call waits for the end of its job.

@@ -36,6 +36,7 @@ pub(super) fn successes(result: &Value) -> [(&'static str, Value); 2] {
         let mut properties = json!({ "job": { "$ref": "#/components/schemas/Job" } });
         if let Some(value) = value {
             properties["result"] = value.clone();
+            properties["result_kept"] = result_kept();
         }
         json!({ "type": "object", "required": ["job"], "properties": properties })
     };
@@ -51,6 +52,10 @@ pub(super) fn successes(result: &Value) -> [(&'static str, Value); 2] {
                  `succeeded` or `cancelled` is answered with the problem it ended with, and `job` in it.";
     let kept = "The work is kept on disk and will be done. Follow it at `href`.";
     [("200", reply(ended, false, Some(result))), ("202", reply(kept, true, None))]
+}
+
+fn result_kept() -> Value {
+    json!({ "const": false, "description": "In place of a result that was too large to be kept." })
 }
 
 /// What stands in for the value where the database says that the work was done and the value itself is not known any more.
@@ -73,7 +78,7 @@ pub(super) fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
         codes.extend([Code::QueueFull, Code::StoreFull, Code::DiskLow, Code::Recovering, Code::StoreFailed]);
     }
     if flow.queue.is_some() {
-        codes.extend([Code::ItemTooLarge, Code::ResultGone, Code::Stopped, Code::Expired]);
+        codes.extend([Code::ItemTooLarge, Code::ResultGone, Code::Stopped, Code::Expired, Code::FlowChanged]);
     }
     if let Some(keys) = &flow.idempotency {
         codes.extend((keys.need == KeyNeed::Required).then_some(Code::KeyRequired));
@@ -110,7 +115,7 @@ pub(super) fn job_path() -> Map<String, Value> {
         json!({ "operationId": name, "summary": summary, "parameters": parameters, "responses": responses })
     };
     let any = json!({ "description": "What the flow would have answered. Only of a job that succeeded." });
-    let look = reply("How the job stands; `result` or `error` once it has ended.", json!({ "job": job, "result": any, "error": problem }));
+    let look = reply("How the job stands; `result` or `error` once it has ended.", json!({ "job": job, "result": any, "result_kept": result_kept(), "error": problem }));
     let cancel = reply("The job's final state: `cancelled`, or the one it had ended in before.", json!({ "job": job }));
     Map::from_iter([
         (

@@ -1,8 +1,12 @@
 //! Schedules: runs by the clock, a mark that moves with their end.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::rig::Ground;
+use spillgate_model::Code;
+use spillgate_queue::{JobId, JobState};
+
+use super::rig::{Ground, within};
 
 /// Adds the numbers of new items to the stock.
 const POLL: &str = r#"
@@ -97,4 +101,32 @@ max_affected = 1
     let life = ground.start();
     life.until("two runs", || ground.stock() >= 2);
     assert!(life.store().lanes(Some("work")).iter().all(|lane| &*lane.name.tenant == "two"));
+}
+
+#[test]
+fn scheduled_runs_are_no_jobs_of_callers() {
+    let ground = Ground::new(QUEUE, &[POLL, ADD]);
+    let life = ground.start();
+    life.until("two runs", || ground.stock() == 150 + 151);
+    let ids = (1..8).flat_map(|lane| (1..3).map(move |sequence| JobId { lane, sequence }));
+    let runs: Vec<JobId> = ids.filter(|id| life.store().was_job(*id).is_some_and(|lane| &*lane.queue == "(schedule)")).collect();
+    assert!(!runs.is_empty(), "there were runs");
+    for run in runs {
+        assert_eq!(life.job("one", run).expect_err("it is nobody's").code, Code::UnknownJob);
+        assert_eq!(life.cancel("one", run).expect_err("it is nobody's").code, Code::UnknownJob);
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_job_is_answered_when_the_server_stops() {
+    let ground = Ground::new(QUEUE, &[ADD]);
+    let life = ground.start();
+    life.pause("work", "one", true);
+    let mut call = within(life.call("one", "add", r#"{"id": 1}"#), Duration::from_secs(3_600));
+    call.wait = Some(Duration::from_secs(3_600));
+    let waiting = life.send_call(call);
+    life.until("the item to be kept", || life.store().lanes(Some("work")).first().is_some_and(|lane| lane.waiting == 1));
+    life.engine.stop_taking();
+    let view = super::rig::view(life.block_on("the answer", waiting).expect("no panic"));
+    assert_eq!(view.state, JobState::Queued);
 }
