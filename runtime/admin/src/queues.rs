@@ -111,7 +111,8 @@ async fn set_paused(Shared(state): Shared<Arc<State>>, Path(name): Path<Names>, 
         async move {
             let store = store(&state)?;
             if paused && lane.queue.starts_with('(') {
-                let detail = "The engine's own lanes hold runs of schedules and direct calls, which no pause stops: change the flow's file instead.";
+                let detail =
+                    "The engine's own lanes hold runs of schedules and direct calls, which no pause stops: change the flow's file instead.";
                 return Err(Refusal::new(Code::WrongState, detail));
             }
             // A lane that nothing was put into yet may be paused too, if there can ever be one.
@@ -359,9 +360,7 @@ fn refusal(error: StoreError) -> Refusal {
     let detail = error.to_string();
     match error {
         StoreError::NotFound => Refusal::new(Code::UnknownJob, "There is no such job or lane, or nothing is kept of it."),
-        StoreError::WrongState(state) => {
-            Refusal::new(Code::WrongState, format!("The job is {}: that cannot be done to it.", state.name()))
-        }
+        StoreError::WrongState(state) => Refusal::new(Code::WrongState, format!("The job is {}: that cannot be done to it.", state.name())),
         StoreError::Closing => Refusal::new(Code::Draining, "The store is being closed."),
         StoreError::Full(_) => Refusal::new(Code::QueueFull, detail),
         StoreError::Failed(_) | StoreError::Unusable(_) => Refusal::new(Code::StoreFailed, detail),

@@ -255,7 +255,8 @@ fn a_write_whose_end_nobody_could_tell_is_noted() {
     assert!(has_note(&direct, &["0.toml:6", "the flow direct ends as `unknown`"]), "{:?}", direct.notes);
     let queued = plan(&[&without(BOOK, "idempotency =", "unique =")]);
     assert!(has_note(&queued, &["the flow book ends as `unknown`"]), "{:?}", queued.notes);
-    let emitting = format!("{}[[step]]\nemit = \"take\"\neach = \"[{{'trip': 1}}]\"\n", &BOOK[..BOOK.find("[[test]]").expect("it has one")]);
+    let emitting =
+        format!("{}[[step]]\nemit = \"take\"\neach = \"[{{'trip': 1}}]\"\n", &BOOK[..BOOK.find("[[test]]").expect("it has one")]);
     let emitting = plan(&[&emitting, TAKE]);
     assert!(has_note(&emitting, &["0.toml:6", "the flow book", "`emit`", "ends as `unknown`"]), "{:?}", emitting.notes);
     let plain = plan(&[

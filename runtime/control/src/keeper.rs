@@ -322,7 +322,10 @@ impl Keeper {
     fn remark(&self) {
         let mut remarks = self.found.clone();
         if self.began == Began::Lost {
-            remarks.push("neither the notebook of the operator state nor an export of it could be read: it began empty, nothing is paused".to_owned());
+            remarks.push(
+                "neither the notebook of the operator state nor an export of it could be read: it began empty, nothing is paused"
+                    .to_owned(),
+            );
         }
         let aside = self.folder.aside_path();
         match &self.book {
@@ -331,9 +334,11 @@ impl Keeper {
                 if self.began == Began::Lost { "" } else { ", and the last export is in force" },
                 aside.display()
             )),
-            Book::Open(_) => remarks.extend(self.export_trouble.iter().map(|trouble| {
-                format!("the operator state is kept in its notebook only, for the export cannot be written: {trouble}")
-            })),
+            Book::Open(_) => remarks.extend(
+                self.export_trouble
+                    .iter()
+                    .map(|trouble| format!("the operator state is kept in its notebook only, for the export cannot be written: {trouble}")),
+            ),
             Book::Short(_) => remarks.push("the operator state is kept in its export only: the volume is full".to_owned()),
             Book::Waiting(detail) | Book::Lost(detail) => remarks.push(format!("the operator state is kept in its export only: {detail}")),
             Book::LeftAlone(detail) => remarks.push(format!(

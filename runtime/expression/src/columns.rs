@@ -21,7 +21,8 @@ pub(crate) fn there_are(error: &ExecutionError, paths: &[String], scope: &Scope<
         if row.contains_key(missing.as_str()) {
             continue;
         }
-        let shown: Vec<String> = row.keys().take(SHOWN).map(|name| format!("`{}`", &name[..name.floor_char_boundary(NAME_BYTES)])).collect();
+        let shown: Vec<String> =
+            row.keys().take(SHOWN).map(|name| format!("`{}`", &name[..name.floor_char_boundary(NAME_BYTES)])).collect();
         let more = if row.len() > SHOWN { format!(" and {} more", row.len() - SHOWN) } else { String::new() };
         text.push_str(&format!("; the rows of step {step} have {}{more}", shown.join(", ")));
     }

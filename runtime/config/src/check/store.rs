@@ -132,7 +132,11 @@ fn sums(checker: &mut Checker<'_>, all: &Together<'_>) {
         let finite = limits.iter().filter(|limit| **limit != u64::MAX);
         let (count, sum) = finite.fold((0usize, 0u64), |(count, sum), limit| (count + 1, sum.saturating_add(*limit)));
         if sum > limit {
-            checker.notes.push(format!("{what} ({count}) add up to {}, `[store] disk_limit` leaves {} for durable work: {then}", shown(sum), shown(limit)));
+            checker.notes.push(format!(
+                "{what} ({count}) add up to {}, `[store] disk_limit` leaves {} for durable work: {then}",
+                shown(sum),
+                shown(limit)
+            ));
         }
     }
 }

@@ -115,7 +115,10 @@ pub(super) fn job_path() -> Map<String, Value> {
         json!({ "operationId": name, "summary": summary, "parameters": parameters, "responses": responses })
     };
     let any = json!({ "description": "What the flow would have answered. Only of a job that succeeded." });
-    let look = reply("How the job stands; `result` or `error` once it has ended.", json!({ "job": job, "result": any, "result_kept": result_kept(), "error": problem }));
+    let look = reply(
+        "How the job stands; `result` or `error` once it has ended.",
+        json!({ "job": job, "result": any, "result_kept": result_kept(), "error": problem }),
+    );
     let cancel = reply("The job's final state: `cancelled`, or the one it had ended in before.", json!({ "job": job }));
     Map::from_iter([
         (

@@ -92,7 +92,9 @@ fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
 /// Whether anything of the flow is an expression, or is held against what another flow takes.
 fn evaluates(flow: &Flow) -> bool {
     let of_step = |step: &Step| {
-        step.when.is_some() || !step.route.is_empty() || matches!(&step.action, Action::Map(_) | Action::Emit(_) | Action::Http(HttpStep { body: Some(_), .. }))
+        step.when.is_some()
+            || !step.route.is_empty()
+            || matches!(&step.action, Action::Map(_) | Action::Emit(_) | Action::Http(HttpStep { body: Some(_), .. }))
     };
     flow.steps.iter().any(of_step) || flow.queue.as_ref().is_some_and(|cut| cut.order_by.is_some())
 }
