@@ -55,6 +55,8 @@ impl Keeping {
         let (disk_limit, disk_reserve) = (plan.server.disk_limit, plan.server.disk_reserve);
         let (control, found) = (watch::Sender::new(None), OnceLock::new());
         let (begun, stopping, forgotten) = (Mutex::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        // Said before anybody can ask.
+        engine.store_absent(!is_wanted(plan, &folder));
         Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, found, begun, stopping })
     }
 
@@ -70,11 +72,9 @@ impl Keeping {
 
     fn open_here(&self) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        self.open_control();
-        // Without queues, keys and schedules nothing is ever put into a store, so none is made and no disk is taken. One that is
-        // there is opened all the same: its items can be seen, and its jobs asked for.
-        let wanted = needs_store(&self.engine.live().plan) || self.folder.store().is_dir();
+        let wanted = is_wanted(&self.engine.live().plan, &self.folder);
         self.engine.store_absent(!wanted);
+        self.open_control();
         if *begun || !wanted || self.stopping.load(Ordering::SeqCst) {
             return;
         }
@@ -196,6 +196,12 @@ impl Keeping {
             tracing::warn!("the data folder could not be closed in time; nothing that was acknowledged is lost");
         }
     }
+}
+
+/// Without queues, keys and schedules nothing is ever put into a store, so none is made and no disk is taken. One that is there is
+/// opened all the same: its items can be seen, and its jobs asked for.
+fn is_wanted(plan: &Plan, folder: &DataDir) -> bool {
+    needs_store(plan) || folder.store().is_dir()
 }
 
 /// Whether anything of a plan is ever put into a store.
