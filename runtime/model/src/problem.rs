@@ -27,7 +27,7 @@ pub fn body(refusal: &Refusal, retry_after_ms: Option<u64>, request_id: &str) ->
         Some(milliseconds) => count(&mut out, "retry_after_ms", milliseconds),
         None => out.extend_from_slice(b",\"retry_after_ms\":null"),
     }
-    text(&mut out, "advice", refusal.advice.unwrap_or(code.advice()));
+    text(&mut out, "advice", refusal.advice());
     text(&mut out, "request_id", request_id);
     if let Some(policy) = &refusal.policy {
         out.extend_from_slice(b",\"policy\":{\"name\":");

@@ -46,8 +46,8 @@ pub struct Refusal {
     pub policy: Option<Policy>,
     /// All fields of the input that do not fit, at once.
     pub fields: Vec<BadField>,
-    /// Advice other than the code's own: one sentence.
-    pub advice: Option<&'static str>,
+    /// It is what a dead letter ended with: see [`Refusal::letter`].
+    pub letter: bool,
     /// A status other than the code's own (`on_empty = { status = … }`).
     pub status: Option<u16>,
     /// For the log only.
@@ -56,6 +56,10 @@ pub struct Refusal {
 
 /// How long a caller waits before it sends a call again when nothing better is known.
 pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What can be done about a dead letter, whatever it ended with.
+const LETTER_ADVICE: &str = "Report this job to the operator, who can replay it, or send the work under a new key, but not both; \
+                             the same key gets this answer again.";
 
 impl Refusal {
     /// A refusal with the defaults of its code. `ByCase` codes start as not retryable.
@@ -69,7 +73,7 @@ impl Refusal {
             retry_after: after.then_some(DEFAULT_RETRY_AFTER),
             policy: None,
             fields: Vec::new(),
-            advice: None,
+            letter: false,
             status: None,
             internal: None,
         }
@@ -99,11 +103,15 @@ impl Refusal {
         self.internal = Some(text.into());
         self
     }
-    /// The same as the end of a job that is never run again by itself: no repeat of the call does anything.
+    /// The same as the end of a dead letter: no repeat of the call does anything, an operator may.
     #[must_use]
-    pub fn for_good(mut self, advice: &'static str) -> Self {
-        (self.retryable, self.retry_after, self.advice) = (false, None, Some(advice));
+    pub fn letter(mut self) -> Self {
+        (self.retryable, self.retry_after, self.letter) = (false, None, true);
         self
+    }
+    /// What to do next, in one sentence.
+    pub fn advice(&self) -> &'static str {
+        if self.letter { LETTER_ADVICE } else { self.code.advice() }
     }
     /// The HTTP status to answer with.
     pub fn status(&self) -> u16 {

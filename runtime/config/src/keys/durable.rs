@@ -33,13 +33,21 @@ pub(crate) static QUEUE: Section = Section {
         )
         .default("\"refuse\""),
         key("workers", Kind::Integer { min: 1, max: 256 }, "Items worked on at once.").default("4"),
-        key("attempts", Kind::Integer { min: 1, max: 100 }, "Attempts before an item is dead; one that found no database does not count.")
-            .default("5"),
+        key(
+            "attempts",
+            Kind::Integer { min: 1, max: 100 },
+            "Attempts before an item is dead; a try that found its database away or held by others does not count.",
+        )
+        .default("5"),
         key("lease", Kind::Time { min: SECOND, max: HOUR }, "How long an item stays with a worker that is no longer heard of.")
             .default("\"30s\""),
         key("expires", Kind::Time { min: SECOND, max: YEAR }, "When an item is given up whose flow does not say.").default("\"7d\""),
         key("results", Kind::Table(&RESULTS), "What is kept of work that ended."),
-        key("dead_letters", Kind::Table(&DEAD_LETTERS), "Items that used up their attempts; they can be replayed."),
+        key(
+            "dead_letters",
+            Kind::Table(&DEAD_LETTERS),
+            "Items that used up their attempts, or no longer fit their flow; they can be replayed.",
+        ),
     ],
 };
 

@@ -36,9 +36,6 @@ const SHORTEST_REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 /// How long an item waits whose flow is not in the plan. A plan may be without it for a moment only.
 const MISSING_REST: Duration = Duration::from_secs(20);
-/// What can be done about a letter.
-const LETTER_ADVICE: &str =
-    "Report this job to the operator, who can replay it, or send the work under a new key, but not both; the same key gets this answer again.";
 /// A look into a cut-off write takes its time.
 const LOOK_LEASE: Duration = Duration::from_secs(60);
 
@@ -263,7 +260,7 @@ impl Work<'_> {
     /// The item no longer fits what runs, or cannot be read: a dead letter that says why.
     async fn misfit(&self, lease: Lease, content: Option<&Content>, code: Code, why: &str) -> After {
         let (flow, id) = content.map_or(("", ""), |content| (&*content.flow, &*content.id));
-        let refusal = Refusal::new(code, format!("The item cannot be run: {why}.")).for_good(LETTER_ADVICE);
+        let refusal = Refusal::new(code, format!("The item cannot be run: {why}.")).letter();
         happened::item_dead(&self.inner.telemetry, &self.queue.name, self.tenant, flow, &lease.job().to_string(), "misfit");
         let outcome = Some(problem::body(&refusal, None, id).into());
         self.finish(lease, JobState::Dead, Ending { outcome, ..Ending::default() }, self.queue.result_keep).await
@@ -372,7 +369,7 @@ fn told(refusal: &Refusal, call: &Call) -> Bytes {
 
 /// The same of an item that no repeat of its call runs again.
 fn letter(refusal: &Refusal, call: &Call) -> Bytes {
-    told(&refusal.clone().for_good(LETTER_ADVICE), call)
+    told(&refusal.clone().letter(), call)
 }
 
 fn by(call: &Call) -> ResolvedBy {

@@ -117,7 +117,11 @@ mod tests {
         let failed = |left: &Left| decide(&refused(Code::DatabaseError), left, Cause::Refused, 1, 5);
         assert_eq!(failed(&Left::Nothing), Decision::End { state: JobState::Failed, frees_keys: true });
         assert_eq!(failed(&Left::Part), Decision::End { state: JobState::Failed, frees_keys: false });
-        assert_eq!(decide(&retryable(Code::DatabaseError), &Left::Part, Cause::Busy, 1, 5), failed(&Left::Part), "a part is never done twice");
+        assert_eq!(
+            decide(&retryable(Code::DatabaseError), &Left::Part, Cause::Busy, 1, 5),
+            failed(&Left::Part),
+            "a part is never done twice"
+        );
         assert_eq!(decide(&refused(Code::OutcomeUnknown), &Left::Unknown(None), Cause::Said, 1, 5), Decision::FindOut);
         let value = Outcome::Value { value: Datum::Null, stale: None };
         assert_eq!(decide(&value, &Left::All, Cause::Said, 1, 5), Decision::End { state: JobState::Succeeded, frees_keys: false });

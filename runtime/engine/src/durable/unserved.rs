@@ -25,7 +25,8 @@ impl Unserved {
     pub fn reasons(self) -> impl Iterator<Item = String> {
         let Unserved { items, lanes } = self;
         let of_lanes = (items > 0).then(|| format!("{items} queued items wait for a queue or a tenant that is not configured"));
-        let of_flows = (lanes > 0).then(|| format!("in {lanes} lanes items wait for a flow, or the right to call it, that is not configured"));
+        let of_flows =
+            (lanes > 0).then(|| format!("in {lanes} lanes items wait for a flow, or the right to call it, that is not configured"));
         of_lanes.into_iter().chain(of_flows)
     }
 }
@@ -41,11 +42,8 @@ fn is_served(live: &Live, lane: &LaneName) -> bool {
 pub(super) fn lanes(store: &Store, live: &Live) -> Vec<HeldLane> {
     let now = Instant::now();
     let lanes = store.lanes(None).into_iter().filter(|lane| lane.waiting > 0 && !is_served(live, &lane.name));
-    let held = lanes.map(|lane| HeldLane {
-        since: now.checked_sub(lane.waits_for).unwrap_or(now),
-        lane: lane.name,
-        by: HeldBy::Configuration,
-    });
+    let held =
+        lanes.map(|lane| HeldLane { since: now.checked_sub(lane.waits_for).unwrap_or(now), lane: lane.name, by: HeldBy::Configuration });
     held.collect()
 }
 

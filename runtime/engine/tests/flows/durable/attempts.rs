@@ -91,7 +91,8 @@ fn a_database_that_is_down_uses_up_no_attempt_and_its_lane_waits() {
 }
 
 /// The same file as `main`, whose statements may take a quarter of a second.
-const BRIEF: &str = "[database.brief]\ndriver = \"sqlite\"\nconnection = \"main.db\"\naccess = \"read-write\"\nstatement_timeout = \"250ms\"\n";
+const BRIEF: &str =
+    "[database.brief]\ndriver = \"sqlite\"\nconnection = \"main.db\"\naccess = \"read-write\"\nstatement_timeout = \"250ms\"\n";
 
 fn on_brief(flow: &str) -> String {
     flow.replace("database = \"main\"", "database = \"brief\"")
@@ -124,7 +125,7 @@ fn a_database_that_others_hold_uses_up_no_attempt_and_its_lane_waits() {
 
 #[test]
 fn a_deadline_that_passes_before_the_transaction_begins_uses_up_no_attempt() {
-    let hasty = BOOK.replace("deadline = \"20s\"", "deadline = \"200ms\"");
+    let hasty = BOOK.replace("deadline = \"20s\"", "deadline = \"2s\"");
     let ground = Ground::new("[queue.work]\nworkers = 1\nattempts = 1\n", &[&hasty]);
     let life = ground.start();
     life.ended(life.append("book", r#"{"amount": 1}"#));
@@ -152,7 +153,8 @@ fn what_a_held_database_keeps_waiting_ends_by_its_expiry() {
 
 #[test]
 fn a_statement_that_is_slow_by_itself_uses_up_its_attempts() {
-    let slow = BOOK.replace("UPDATE STOCK SET AMOUNT = AMOUNT + :amount WHERE ID = 1", &format!("UPDATE STOCK SET AMOUNT = :amount + ({ENDLESS})"));
+    let slow = BOOK
+        .replace("UPDATE STOCK SET AMOUNT = AMOUNT + :amount WHERE ID = 1", &format!("UPDATE STOCK SET AMOUNT = :amount + ({ENDLESS})"));
     let ground = Ground::new(&format!("[queue.work]\nworkers = 1\nattempts = 2\n{BRIEF}"), &[&on_brief(&slow)]);
     let life = ground.start();
     let job = life.append("book", r#"{"amount": 3}"#);
