@@ -13,6 +13,9 @@
 //!
 //! It refuses: knowing what content means, running work, deciding which lane is served next.
 
+// Lengths and places here are bounded by the format: an extent has 16-bit places, a record at most 2^30 bytes (asserted there).
+#![allow(clippy::cast_possible_truncation)]
+
 pub mod clock;
 mod core;
 pub mod disk;

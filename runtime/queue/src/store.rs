@@ -133,6 +133,10 @@ impl Store {
         core.recover(&files, report, wall);
         // Before anybody acts on what was found it must outlive a power cut: a process that was killed leaves writes that are not durable.
         files.settle(&std::mem::take(&mut core.mends))?;
+        if let Err(error) = files.write_head(core.serials_in_doubt()) {
+            core.recovered.remarks.push(format!("the file head could not be written: {error}"));
+            core.leave_out_serials();
+        }
         let shared = Arc::new(Shared::new(core, files, clock, disk_reserve, by_hand));
         volume::look(&shared, 0);
         Ok(Store { owner: Arc::new(Owner { shared, threads: Mutex::default() }) })

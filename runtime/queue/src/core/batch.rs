@@ -78,6 +78,7 @@ impl Core {
         self.counters.batches += 1;
         let mut effects = Effects::default();
         for (index, durable_next, pending) in batch.lanes {
+            self.release_keys(index, &pending);
             let lane = &mut self.lanes[index];
             if durable_next > lane.durable_next || pending.work {
                 effects.work.push(index);

@@ -58,20 +58,13 @@ impl Core {
         };
         self.write_job(lane, record, Purpose::Record)?;
         if frees {
-            self.free_keys(lane, before);
+            let keys = before.keys.iter().map(|key| key.hash);
+            self.free_keys(lane, id.sequence, keys, before.unique.map(|(hash, _)| hash));
         }
         self.lanes[lane].ending.insert(id.sequence, Until { state: JobState::Unknown, attempts: before.attempts, bytes: 0 });
         self.lanes[lane].pending.ended.push(id.sequence);
         self.settle(lane);
         Ok(self.gathering.number)
-    }
-
-    fn free_keys(&mut self, lane: usize, of: &JobRecord) {
-        let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence: of.sequence };
-        of.keys.iter().for_each(|key| self.keys.free(&key.hash, holder));
-        if let Some((hash, _)) = &of.unique {
-            self.uniques.free(hash, holder);
-        }
     }
 
     /// Appends a letter's item again, hidden until the letter is gone. Keys that the letter holds go over to the new item.

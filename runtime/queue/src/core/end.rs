@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::core::append::milliseconds;
 use crate::core::keys::Holder;
-use crate::core::lane::{Letter, Phase, Traits, Until};
+use crate::core::lane::{Letter, Pending, Phase, Traits, Until};
+use crate::core::purge::is_in;
 use crate::core::room::reserved_for;
 use crate::core::write::Purpose;
 use crate::core::{Core, Refused};
@@ -107,15 +108,34 @@ impl Core {
     fn tell_keys(&mut self, lane: usize, sequence: u64, traits: &Traits, kept: Option<Vec<KeptKey>>) {
         let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence };
         let Some(kept) = kept else {
-            traits.keys.iter().for_each(|key| self.keys.free(&key.hash, holder));
-            if let Some(unique) = &traits.unique {
-                self.uniques.free(&unique.hash, holder);
-            }
+            let keys = traits.keys.iter().map(|key| key.hash);
+            self.free_keys(lane, sequence, keys, traits.unique.map(|unique| unique.hash));
             return;
         };
         for key in kept {
             if self.keys.find(&key.hash, &key.input, self.now).is_none_or(|(by, _)| by == holder) {
                 self.keys.hold(key.hash, &key.input, holder, Some(key.until));
+            }
+        }
+    }
+
+    /// A job's keys may be used again as soon as that is durable: not before, or both jobs could be done after a crash.
+    pub(crate) fn free_keys(&mut self, lane: usize, sequence: u64, keys: impl Iterator<Item = Hash>, unique: Option<Hash>) {
+        let pending = &mut self.lanes[lane].pending;
+        pending.freed_keys.extend(keys.map(|hash| (hash, sequence)));
+        pending.freed_uniques.extend(unique.map(|hash| (hash, sequence)));
+    }
+
+    /// What holds keys no longer does.
+    pub(crate) fn release_keys(&mut self, lane: usize, pending: &Pending) {
+        let lane = u32::try_from(lane).unwrap_or(u32::MAX);
+        pending.freed_keys.iter().for_each(|(hash, sequence)| self.keys.free(hash, Holder { lane, sequence: *sequence }));
+        pending.freed_uniques.iter().for_each(|(hash, sequence)| self.uniques.free(hash, Holder { lane, sequence: *sequence }));
+        let mut ranges = pending.freed_ranges.clone();
+        ranges.sort_unstable();
+        for keys in [&mut self.keys, &mut self.uniques] {
+            if !ranges.is_empty() && keys.len() > 0 {
+                keys.free_where(lane, |sequence| is_in(&ranges, sequence));
             }
         }
     }

@@ -195,6 +195,11 @@ pub(crate) struct Pending {
     pub(crate) ended: Vec<u64>,
     /// Items whose content is not needed any more; the kept extent it stands in, if it does.
     pub(crate) over: Vec<(u64, Option<u64>)>,
+    /// Keys and business keys, and the jobs that hold them until then.
+    pub(crate) freed_keys: Vec<(Hash, u64)>,
+    pub(crate) freed_uniques: Vec<(Hash, u64)>,
+    /// Jobs whose keys are free, in stretches.
+    pub(crate) freed_ranges: Vec<(u64, u64)>,
     /// Jobs that count in queue and tenant until their end is durable: how many, and their content bytes.
     pub(crate) uncounted: (u64, u64),
     /// Of these, purged ones.

@@ -74,14 +74,7 @@ impl Core {
         of.pending.uncounted.1 += content;
         of.pending.purging = (of.pending.purging.0 + count, of.pending.purging.1 + content);
         of.purging = (of.purging.0 + count, of.purging.1 + content);
-        let is_in = |sequence: u64| is_in(&ranges, sequence);
-        let holder = u32::try_from(lane).unwrap_or(u32::MAX);
-        if self.keys.len() > 0 {
-            self.keys.free_where(holder, is_in);
-        }
-        if self.uniques.len() > 0 {
-            self.uniques.free_where(holder, is_in);
-        }
+        of.pending.freed_ranges.extend(&ranges);
         self.counters.ended += count;
         self.lanes[lane].purges.push(Purge { number, until, ticket, ranges, bytes });
         self.settle(lane);

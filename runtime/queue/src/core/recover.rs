@@ -13,6 +13,7 @@ mod items;
 mod journal;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use crate::core::Core;
@@ -38,6 +39,10 @@ pub(crate) trait Source: ReadExtent {
     /// Nothing was ever written: the files were made just now.
     fn is_new(&self) -> bool {
         false
+    }
+    /// Serials below it may have been given out. 0: not known.
+    fn next_serial(&self) -> u64 {
+        0
     }
     /// Every extent there is.
     fn positions(&self) -> Vec<Position>;
@@ -107,13 +112,16 @@ impl Core {
         let away = self.wall_difference(&notebook.meta, wall);
         self.now = notebook.latest.max(notebook.meta.time.saturating_add(away)).max(if notebook.latest == 0 { wall } else { 0 });
         self.wall = wall;
-        // Numbers that were given out in batches that were never finished are not given out again: what those left behind, a record or a
-        // footer, would be taken for valid. There can be no more of them than extents.
+        // Serials of batches that were never finished are not given out again: what those left behind, a record or a footer, would be
+        // taken for valid. There can be no more of them than extents; what the head says leaves them out over several starts.
         if !source.is_new() {
-            self.next_serial = self.next_serial.saturating_add(self.extents.total());
+            self.next_serial = source.next_serial().max(self.next_serial.saturating_add(self.extents.total()));
         }
         if notebook.report.quarantined_extents > 0 || !notebook.report.missing_files.is_empty() {
             self.next_serial = self.next_serial.saturating_add(SERIAL_JUMP);
+        }
+        if !source.is_new() && source.next_serial() == 0 {
+            self.leave_out_serials();
         }
         self.next_token = self.next_token.max(self.now << 16).max(notebook.emissions.values().copied().max().unwrap_or(0)) + 1;
         self.prove_origins(&notebook);
@@ -157,6 +165,16 @@ impl Core {
             }
         }
         lanes
+    }
+
+    /// Where it is not known, or cannot be kept, which serials were given out: far enough away by chance.
+    pub(crate) fn leave_out_serials(&mut self) {
+        let random = RandomState::new().hash_one(self.store) >> 24;
+        self.next_serial = self.next_serial.saturating_add(random);
+    }
+    /// What the next start may have to leave out: as many serials from the next one on as there are extents.
+    pub(crate) fn serials_in_doubt(&self) -> u64 {
+        self.next_serial.saturating_add(self.extents.total())
     }
 
     /// What the last write left unfinished is filled, before anything is written behind it.

@@ -1,10 +1,10 @@
-//! The file `head`: what holds for the whole store, fixed when it is made, and how large it was when last started.
+//! The file `head`: what holds for the whole store, fixed when it is made, and what changes with each start.
 
 use crate::format::bytes::Input;
 use crate::format::{EXTENT_BYTES, FILE_BYTES, Fault, HEAD_BYTES, VERSION};
 
 const MAGIC: [u8; 8] = *b"spillqhd";
-const CHECKED_BYTES: usize = 40;
+const CHECKED_BYTES: usize = 48;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct StoreHead {
     pub file_bytes: u64,
     /// The limit at the last start: how long the files were then.
     pub disk_limit: u64,
+    /// Serials below it may have been given out, whether or not anything can be seen of them. 0: not known.
+    pub next_serial: u64,
 }
 
 impl StoreHead {
@@ -27,6 +29,7 @@ impl StoreHead {
         out.extend_from_slice(&self.store.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
         out.extend_from_slice(&self.disk_limit.to_le_bytes());
+        out.extend_from_slice(&self.next_serial.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         out.resize(HEAD_BYTES, 0);
         out
@@ -40,7 +43,7 @@ impl StoreHead {
         }
         let version = input.take(4)?[0];
         let extent = input.u32()?;
-        let head = StoreHead { store: input.u64()?, file_bytes: input.u64()?, disk_limit: input.u64()? };
+        let head = StoreHead { store: input.u64()?, file_bytes: input.u64()?, disk_limit: input.u64()?, next_serial: input.u64()? };
         if input.u32()? != crc32fast::hash(&bytes[..CHECKED_BYTES]) {
             return Err(Fault::Checksum);
         }

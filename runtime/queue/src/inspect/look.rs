@@ -51,7 +51,7 @@ impl Look {
             remarks.push(format!("the file {HEAD_NAME} cannot be used: {what}"));
             let store = files.values().find_map(|(file, bytes)| first_store(file.as_ref(), *bytes));
             store
-                .map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)), disk_limit: u64::MAX })
+                .map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)), disk_limit: u64::MAX, next_serial: 0 })
                 .ok_or(InspectError::NoStore)
         })?;
         let last = files.keys().next_back().copied().unwrap_or(0);

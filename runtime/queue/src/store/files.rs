@@ -81,11 +81,6 @@ impl Files {
                 return Err(unusable("files cannot be made", &error));
             }
         }
-        if files.head.disk_limit != disk_limit
-            && let Err(error) = files.write_head()
-        {
-            report.remarks.push(format!("the file head could not be written: {error}"));
-        }
         if files.is_incomplete() {
             report.remarks.push("the volume has no space for all of disk_limit: the rest is made later".to_owned());
         }
@@ -128,9 +123,9 @@ impl Files {
         wanted_under(&self.head, self.disk_limit, number)
     }
 
-    /// The head says from now on how long the files are. Where it cannot be written it says what it said.
-    fn write_head(&self) -> io::Result<()> {
-        let head = StoreHead { disk_limit: self.disk_limit, ..self.head };
+    /// The head says from now on how long the files are, and which serials are left out at the next start.
+    pub(crate) fn write_head(&self, next_serial: u64) -> io::Result<()> {
+        let head = StoreHead { disk_limit: self.disk_limit, next_serial, ..self.head };
         let file = self.disk.open(HEAD_NAME)?;
         file.write_at(&head.encode(), 0)?;
         file.sync()
@@ -307,7 +302,7 @@ fn head(
     let bytes = longest.map_or(file_bytes(disk_limit), |longest| file_bytes(longest.saturating_mul(32)));
     let store = known.unwrap_or_else(|| RandomState::new().hash_one(disk_limit) | 1);
     // Of a head that is lost nobody knows how long the files were.
-    let head = StoreHead { store, file_bytes: bytes, disk_limit: if files.is_empty() { disk_limit } else { 0 } };
+    let head = StoreHead { store, file_bytes: bytes, disk_limit: if files.is_empty() { disk_limit } else { 0 }, next_serial: 0 };
     if is_there {
         disk.remove(HEAD_NAME).map_err(|error| unusable("the file head cannot be replaced", &error))?;
     }
@@ -356,6 +351,9 @@ impl Source for Files {
     }
     fn is_new(&self) -> bool {
         self.is_new
+    }
+    fn next_serial(&self) -> u64 {
+        self.head.next_serial
     }
     fn positions(&self) -> Vec<Position> {
         let open = self.read_open();
