@@ -95,6 +95,7 @@ fn side(server: &Server, rounds: &[Round]) -> Result<Side> {
         generator_cpu: figure(|round| round.own_cpu.as_secs_f64() / round.window.as_secs_f64()),
         completed: rounds.iter().map(|round| round.completed).sum(),
         failed: rounds.iter().map(|round| round.failed).sum(),
+        failure: rounds.iter().find_map(|round| round.failure.clone()),
     })
 }
 

@@ -10,11 +10,14 @@ pub(crate) struct Histogram {
     total: u64,
 }
 
-impl Histogram {
+impl Default for Histogram {
     /// Nothing counted yet.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Histogram { counts: vec![0; BUCKETS], total: 0 }
     }
+}
+
+impl Histogram {
     /// Counts one value.
     pub(crate) fn record(&mut self, value: u64) {
         self.counts[index_of(value)] += 1;
@@ -71,12 +74,12 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_values() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         (1..=10_000).for_each(|value| histogram.record(value));
         for (per_mille, exact) in [(500, 5_000_u64), (990, 9_900), (1000, 10_000)] {
             let found = histogram.quantile(per_mille);
             assert!(found.abs_diff(exact) <= exact / 60, "{per_mille}: {found} instead of {exact}");
         }
-        assert_eq!(Histogram::new().quantile(500), 0);
+        assert_eq!(Histogram::default().quantile(500), 0);
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Round {
     pub(crate) completed: u64,
     /// Calls that failed or were refused.
     pub(crate) failed: u64,
+    /// What the first of these was answered.
+    pub(crate) failure: Option<String>,
     /// Latencies in nanoseconds.
     pub(crate) latencies: Histogram,
     /// CPU of the server within the window.
@@ -48,9 +50,11 @@ pub(crate) struct Round {
     pub(crate) window: Duration,
 }
 
+#[derive(Default)]
 struct Tally {
     latencies: Histogram,
     failed: u64,
+    failure: Option<String>,
 }
 
 /// The time that is counted.
@@ -100,6 +104,7 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Round> {
     Ok(Round {
         completed: tally.latencies.total(),
         failed: tally.failed,
+        failure: tally.failure,
         latencies: tally.latencies,
         server_cpu: after.0.saturating_sub(before.0),
         own_cpu: after.1.saturating_sub(before.1),
@@ -120,18 +125,19 @@ fn call_all(address: SocketAddr, load: &Load, window: Window) -> Result<Tally> {
                 tokio::spawn(call_until_end(address, load.clone(), first, window))
             })
             .collect();
-        let mut sum = Tally { latencies: Histogram::new(), failed: 0 };
+        let mut sum = Tally::default();
         for caller in callers {
             let tally = caller.await.context("a caller panicked")?;
             sum.latencies.add(&tally.latencies);
             sum.failed += tally.failed;
+            sum.failure = sum.failure.or(tally.failure);
         }
         Ok(sum)
     })
 }
 
 async fn call_until_end(address: SocketAddr, load: Load, first: usize, window: Window) -> Tally {
-    let mut tally = Tally { latencies: Histogram::new(), failed: 0 };
+    let mut tally = Tally::default();
     let mut client = None;
     let mut next = first;
     loop {
@@ -141,11 +147,11 @@ async fn call_until_end(address: SocketAddr, load: Load, first: usize, window: W
         }
         let request = &load.requests[next % load.requests.len()];
         next += 1;
-        let answered = match call(&mut client, address, request).await {
-            Ok(status) => status == load.expects,
-            Err(_) => {
+        let failure = match call(&mut client, address, request, load.expects).await {
+            Ok(failure) => failure,
+            Err(error) => {
                 client = None;
-                false
+                Some(error.to_string())
             }
         };
         let ended = Instant::now();
@@ -155,21 +161,24 @@ async fn call_until_end(address: SocketAddr, load: Load, first: usize, window: W
         if ended < window.begin || ended >= window.end {
             continue;
         }
-        if answered {
+        if failure.is_none() {
             let nanos = ended.duration_since(started).as_nanos();
             tally.latencies.record(u64::try_from(nanos).unwrap_or(u64::MAX));
         } else {
             tally.failed += 1;
+            tally.failure = tally.failure.or(failure);
             // A server that refuses at once must not turn the generator into a spinning loop.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-async fn call(client: &mut Option<Client>, address: SocketAddr, request: &[u8]) -> Result<u16> {
+/// One call: nothing if it was answered as expected, else what was said instead.
+async fn call(client: &mut Option<Client>, address: SocketAddr, request: &[u8], expects: u16) -> Result<Option<String>> {
     let client = match client {
         Some(client) => client,
         none => none.insert(Client::connect(address).await?),
     };
-    Ok(client.call(request).await?.0)
+    let (status, body) = client.call(request).await?;
+    Ok((status != expects).then(|| format!("{status}: {}", String::from_utf8_lossy(body))))
 }

@@ -52,6 +52,8 @@ pub(crate) struct Side {
     pub(crate) generator_cpu: f64,
     pub(crate) completed: u64,
     pub(crate) failed: u64,
+    /// What the first of these was answered.
+    pub(crate) failure: Option<String>,
 }
 
 /// Product over floor: medians of the ratios of the rounds.
@@ -177,6 +179,9 @@ fn print_comparison(comparison: &Comparison) {
         product.generator_cpu,
         floor.failed + product.failed,
     );
+    for failure in [&floor.failure, &product.failure].into_iter().flatten() {
+        println!("        first failure: {failure}");
+    }
 }
 
 /// Prints loops over a driver.

@@ -88,7 +88,7 @@ fn compare(server: &Server, connection: &str, duel: &Duel, settings: &Settings) 
         bare_rows.push(bare::rows_per_second(&mut readers, &duel.question, Window::after(warm_up, length))?);
         connector_rows.push(sessions.rows_per_second(&duel.question, Window::after(warm_up, length))?);
         let round = load::run(server, &load)?;
-        ensure!(round.failed == 0, "{}: {} calls failed", duel.case, round.failed);
+        ensure!(round.failed == 0, "{}: {} calls failed: {:?}", duel.case, round.failed, round.failure);
         product_rows.push(round.per_second() * duel.rows_per_call);
     }
     let ratio = |rows: &[f64]| median(rows.iter().zip(&bare_rows).map(|(mine, theirs)| mine / theirs));

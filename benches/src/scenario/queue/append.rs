@@ -102,10 +102,18 @@ fn measure(settings: &Settings, shape: Shape) -> Result<[Figure; 2]> {
     let grown = median(stepped.values.iter().zip(&growing).map(|(value, floor)| value / floor));
     let per_sync = |way: &Way| format!("{:.1} items a sync", (items * sizes.rounds as u64) as f64 / way.syncs as f64);
     let more = format!("{}; a growing file {:.0} items/s, ratio {grown:.2}", per_sync(&stepped), median(growing.into_iter()));
-    let case = format!("{} lane{}, batches of {}", shape.lanes, if shape.lanes == 1 { "" } else { "s" }, shape.items);
+    let lanes = format!("{} lane{}", shape.lanes, if shape.lanes == 1 { "" } else { "s" });
     Ok([
-        Figure::beside("append", format!("{case}, stepped"), "items/s", &stepped.values, &stepped.floors).more(more),
-        Figure::beside("append", format!("{case}, threads"), "items/s", &threads.values, &threads.floors).more(per_sync(&threads)),
+        Figure::beside("append", format!("{lanes}, batches of {}, stepped", shape.items), "items/s", &stepped.values, &stepped.floors)
+            .more(more),
+        Figure::beside(
+            "append",
+            format!("{lanes}, {UNDER_WAY} batches of {} under way, threads", shape.items),
+            "items/s",
+            &threads.values,
+            &threads.floors,
+        )
+        .more(per_sync(&threads)),
     ])
 }
 

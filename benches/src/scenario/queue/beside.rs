@@ -96,10 +96,10 @@ impl Seen {
             (measured, hammering.map(|running| running.join()))
         });
         let measured = measured?;
-        ensure!(measured.failed == 0, "{} lookups failed", measured.failed);
+        ensure!(measured.failed == 0, "{} lookups failed: {:?}", measured.failed, measured.failure);
         if let Some(joined) = refused {
             let refused = joined.map_err(|_| anyhow::anyhow!("the hammer panicked"))??;
-            ensure!(refused.failed == 0, "{} appends were not refused as expected", refused.failed);
+            ensure!(refused.failed == 0, "{} appends were not refused as expected: {:?}", refused.failed, refused.failure);
             self.refused.push(refused.per_second());
         }
         self.p99.push(p99(&measured));

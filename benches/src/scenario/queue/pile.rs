@@ -129,9 +129,8 @@ pub(super) async fn finish(store: &Store, lease: Lease, keep: Duration) -> Resul
     store.finish(lease, end).await.context("an item would not end")
 }
 
-/// A size that holds so many items, a little over a file of the store more than they need.
+/// A size that holds so many items: record, footer entry and the room for its end come to some 126 bytes beside the content.
 pub(super) fn room_for(items: u64, item_bytes: usize, lanes: usize) -> u64 {
-    let record_bytes = item_bytes as u64 + 128;
-    let bytes = items * record_bytes + lanes as u64 * (256 << 10);
-    (bytes + bytes / 16).next_multiple_of(1 << 20) + (64 << 20)
+    let bytes = items * (item_bytes as u64 + 128) + lanes as u64 * (256 << 10);
+    bytes.next_multiple_of(1 << 20) + (32 << 20)
 }

@@ -96,6 +96,7 @@ disk_reserve = "1MiB"
 [queue.notes]
 items = 10_000_000
 bytes = "{disk_limit}B"
+max_item = "64KiB"
 workers = 4
 
 [tenant.flood]
@@ -137,6 +138,7 @@ sql = """{}"""
 {COLUMNS}
 max_rows = 1
 max_bytes = "64KiB"
+when = "input.note != ''"
 "#,
         fleet::one(":id")
     )
