@@ -17,10 +17,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use crate::core::Core;
+use crate::core::append::milliseconds;
 use crate::core::extents::Position;
 use crate::core::lookup::ReadExtent;
 use crate::core::stream::Write;
 use crate::format::{Fault, HEADER_BYTES, Scan, decode_header};
+use crate::item::Unique;
 use crate::job::JobId;
 use crate::record::{ExtentHeader, Meta, Stream};
 use crate::status::Recovered;
@@ -226,6 +228,11 @@ impl Core {
                     Truth::Recorded { .. } => notebook.emissions.get(&origin.job) == Some(&origin.emission),
                 };
                 if is_true {
+                    let traits = self.lanes[lane].jobs.get(&sequence).and_then(|entry| entry.traits.clone());
+                    if let Some(traits) = traits {
+                        let until = |unique: Unique| traits.appended_at.saturating_add(milliseconds(unique.within));
+                        self.hold_again(lane, sequence, &traits.keys, traits.unique.map(|unique| (unique.hash, until(unique))));
+                    }
                     self.reveal(lane, sequence);
                 } else {
                     self.voids.push((lane, sequence));

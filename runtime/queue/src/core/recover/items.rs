@@ -17,7 +17,7 @@ use crate::format::{
     EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item, decode_item_head,
     footer_bytes, scan_last,
 };
-use crate::item::Unique;
+use crate::item::{Hash, Key, Unique};
 use crate::record::{ExtentHeader, Footer, FooterItem, Stream};
 
 /// Records of jobs in one extent, at most.
@@ -181,14 +181,10 @@ impl Core {
             self.lanes[lane].letters.insert(sequence, letter);
             return;
         }
-        let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence };
-        // What may never have been gives way to what was.
-        let until_the_end = item.origin.map(|_| u64::MAX);
-        for key in &item.keys {
-            self.keys.hold_longest(key.hash, &key.input, holder, until_the_end);
-        }
-        if let Some((hash, until)) = item.unique {
-            self.uniques.hold_longest(hash, &[0; 16], holder, Some(until));
+        // What may never have been holds nothing yet: a letter whose replay did not come true holds its keys itself.
+        let is_unproven = item.origin.is_some() && kept.is_none() && !item.claimed && !facts.jobs.contains_key(&sequence);
+        if !is_unproven {
+            self.hold_again(lane, sequence, &item.keys, item.unique);
         }
         self.lanes[lane].begin(bytes, record_bytes(item.keys.len(), item.unique.is_some()));
         let aside = JobEntry {
@@ -207,6 +203,17 @@ impl Core {
         } else if let Some(origin) = item.origin {
             self.lanes[lane].enter(sequence, hidden(item));
             self.lanes[lane].origins.push((sequence, origin));
+        }
+    }
+
+    /// What a job that has not ended holds.
+    pub(super) fn hold_again(&mut self, lane: usize, sequence: u64, keys: &[Key], unique: Option<(Hash, u64)>) {
+        let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence };
+        for key in keys {
+            self.keys.hold_longest(key.hash, &key.input, holder, None);
+        }
+        if let Some((hash, until)) = unique {
+            self.uniques.hold_longest(hash, &[0; 16], holder, Some(until));
         }
     }
 
