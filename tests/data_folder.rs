@@ -249,6 +249,8 @@ fn a_stopped_store_is_inspected_verified_exported_and_purged() {
     let exported = spillgate(&["queue", "export", "--queue", "notes"], &data);
     assert!(exported.status.success(), "{}", text(&exported.stderr));
     assert_eq!(text(&exported.stdout).lines().count(), 3);
+    let misspelt = spillgate(&["queue", "export", "--queue", "note"], &data);
+    assert!(misspelt.status.code() == Some(1) && text(&misspelt.stderr).contains("no such lane"), "{misspelt:?}");
     assert_eq!(spillgate(&["queue", "purge", "--queue", "notes", "--tenant", "nobody"], &data).status.code(), Some(1));
     let purged = spillgate(&["queue", "purge", "--queue", "notes", "--tenant", "agent"], &data);
     assert!(purged.status.success() && text(&purged.stdout).starts_with("3 items"), "{purged:?}");

@@ -139,6 +139,9 @@ fn verify(disk: &RealDisk, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn export(disk: &RealDisk, lanes: &LaneFilter, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if !lanes.takes_all() && !inspect::inspect(disk)?.lanes.iter().any(|lane| lanes.takes(&lane.name.queue, &lane.name.tenant)) {
+        bail!("the store has no such lane; `spillgate queue inspect` shows those there are");
+    }
     let out: Box<dyn Write> = match file {
         Some(path) => {
             // What callers sent is in it: for its owner only, like the store itself.
