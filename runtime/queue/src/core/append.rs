@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::core::keys::Holder;
 use crate::core::lane::{JobEntry, Phase, Traits};
 use crate::core::room::{promise, reserved_for};
+use crate::core::stream::extents_for;
 use crate::core::write::Purpose;
 use crate::core::{Core, Ticket};
 use crate::format::{Draft, MOST_KEYS};
@@ -62,6 +63,10 @@ impl Core {
         }
         if items.iter().any(|item| item.keys.len() > MOST_KEYS) {
             return refused(WhichLimit::ItemBytes, MOST_KEYS as u64, MOST_KEYS as u64 + 1);
+        }
+        // Cleaning leaves alone what was promised, so this does not come to pass.
+        if extents_for(promise(items.len() as u64, bytes).disk, self.lanes[how.lane].items.room()) > self.extents.free() {
+            return refused(WhichLimit::StoreDisk, self.extents.usable(), self.extents.held());
         }
         self.largest = self.largest.max(largest);
         let before = promise(*room.0, *room.1);

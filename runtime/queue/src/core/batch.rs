@@ -6,7 +6,7 @@ use crate::core::lane::Pending;
 use crate::core::stream::Write;
 use crate::core::write::Purpose;
 use crate::core::{Core, Ticket};
-use crate::format::{Draft, META_HEAD_BYTES};
+use crate::format::{Draft, META_HEAD_BYTES, record_disk_bytes};
 use crate::job::JobId;
 use crate::record::{JournalRecord, Meta, Stream};
 
@@ -137,8 +137,7 @@ impl Core {
 
     /// Says which extents at the front of a lane's streams are free.
     pub(crate) fn trim(&mut self, index: usize) {
-        let meta_bytes = Draft::journal(&JournalRecord::Meta(Meta::default())).disk_bytes() as u64;
-        debug_assert!(meta_bytes >= META_HEAD_BYTES as u64);
+        let meta_bytes = record_disk_bytes(META_HEAD_BYTES, 0, 0) as u64;
         if !self.may_write(index, Stream::Journal, meta_bytes, Purpose::Cleaning) {
             return;
         }

@@ -371,6 +371,13 @@ impl Lane {
             self.waits_since = now;
         }
     }
+    /// Whether anything about a job may stand in the journal.
+    pub(crate) fn has_record(&self, sequence: u64) -> bool {
+        match self.jobs.get(&sequence) {
+            Some(entry) => entry.recorded,
+            None => self.letters.contains_key(&sequence) || !self.items.is_live(sequence),
+        }
+    }
     /// The smallest sequence whose end must be known as long as the item stands on disk.
     pub(crate) fn oldest_on_disk(&self) -> u64 {
         self.items.first()

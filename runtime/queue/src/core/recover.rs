@@ -104,7 +104,8 @@ impl Core {
         let mut notebook = Notebook { report, ..Notebook::default() };
         let lanes = self.headers(source, &mut notebook);
         notebook.lost += notebook.report.quarantined_extents + source.lost_extents();
-        for (number, mut extents) in lanes {
+        // The newest first: where a file was away for a while, its lanes had a second life, and that one goes on.
+        for (number, mut extents) in lanes.into_iter().rev() {
             for of_stream in [&mut extents.items, &mut extents.journal, &mut extents.kept] {
                 of_stream.sort_by_key(|header| header.serial);
             }
@@ -196,7 +197,12 @@ impl Core {
         let Some(name) = name else { return };
         let index = self.lane_index(&name);
         if self.lanes[index].number != 0 {
-            notebook.report.remarks.push(format!("lane {}/{} was found twice; its older part is not used", name.queue, name.tenant));
+            let remark = format!("lane {}/{} was found twice: its older part, {number:x}, is left as it is", name.queue, name.tenant);
+            notebook.report.remarks.push(remark);
+            for header in extents.items.iter().chain(&extents.journal).chain(&extents.kept) {
+                self.extents.quarantine(header.position);
+                notebook.report.quarantined_extents += 1;
+            }
             return;
         }
         self.lanes[index].number = number;

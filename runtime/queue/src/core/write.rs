@@ -81,13 +81,23 @@ impl Core {
             return false;
         }
         match purpose {
-            Purpose::Item | Purpose::Cleaning => true,
+            Purpose::Item => true,
+            // The reserve, and nothing that others were promised.
+            Purpose::Cleaning => {
+                self.claimed + self.beyond_promise(lane, stream, more) <= self.extents.total() - self.extents.quarantined()
+            }
             Purpose::Record => {
-                let beyond =
-                    (of.journal.extents.len() as u64 + more).saturating_sub(of.journal_promise().max(of.journal.extents.len() as u64));
+                let beyond = self.beyond_promise(lane, stream, more);
                 beyond == 0 || self.has_spare(lane, beyond, 0)
             }
         }
+    }
+
+    /// How many of so many more extents of a stream its lane was not promised.
+    fn beyond_promise(&self, lane: usize, stream: Stream, more: u64) -> u64 {
+        let journal = &self.lanes[lane].journal.extents;
+        let promised = if stream == Stream::Journal { self.lanes[lane].journal_promise().saturating_sub(journal.len() as u64) } else { 0 };
+        more.saturating_sub(promised)
     }
 
     /// Whether so many extents may be taken that nobody was promised, leaving a share of one in `leave` of tenant and store.
@@ -163,6 +173,7 @@ impl Core {
         let (number, name) = (of.number, of.name.clone());
         let header = ExtentHeader { store: self.store, position, lane: number, stream, serial, first, meta, name };
         *of.open(stream) = Some(Open::new(&header));
+        self.settle(lane);
     }
 
     /// With the time of now.
@@ -182,7 +193,9 @@ impl Core {
         if !self.may_write(lane, Stream::Journal, draft.disk_bytes() as u64, purpose) {
             return Err(self.later(lane));
         }
-        self.lanes[lane].journal.kill(Sort::Job, job.sequence);
+        if self.lanes[lane].has_record(job.sequence) {
+            self.lanes[lane].journal.kill(Sort::Job, job.sequence);
+        }
         let placed = self.write(lane, Stream::Journal, &draft, (0, 0));
         let outcome = job.outcome.as_ref().map(|outcome| outcome.len() as u64);
         let entry = NewEntry {

@@ -117,8 +117,14 @@ impl Shared {
         for _ in 0..MOST_ROUNDS {
             self.open()?;
             let rounds = progress.borrow_and_update().rounds;
-            let done = command(&mut self.core());
-            self.wake_writer();
+            let (done, has_work) = {
+                let mut core = self.core();
+                let done = command(&mut core);
+                (done, core.has_batch() || core.wants_cleaning())
+            };
+            if has_work {
+                self.wake_writer();
+            }
             match done {
                 Ok(answer) => return Ok(answer),
                 Err(Refused::Error(error)) => return Err(error),
