@@ -86,7 +86,7 @@ pub const FILE_BYTES: std::ops::RangeInclusive<u64> = 1024 * 1024..=64 * 1024 * 
 
 const _: () = assert!(EXTENT_BYTES - 1 <= u16::MAX as usize, "offsets in an extent are 16 bits");
 const _: () = assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && EXTENT_BYTES.is_multiple_of(SECTOR_BYTES));
-const _: () = assert!(*FILE_BYTES.start() % EXTENT_BYTES as u64 == 0);
+const _: () = assert!(FILE_BYTES.start().is_multiple_of(EXTENT_BYTES as u64));
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ use spillgate_queue::disk::simulated::Chance;
 use spillgate_queue::format::{
     Draft, EXTENT_BYTES, Fault, Fragment, HEADER_BYTES, Join, Kind, MOST_ENTRY_BYTES, SECTOR_BYTES, Scan, StoreHead, Tail, decode_footer,
     decode_header, decode_item, decode_item_head, decode_job, decode_journal, encode_header, file_bytes, file_name, file_number,
-    footer_bytes, record_disk_bytes, scan,
+    footer_bytes, record_disk_bytes, scan, scan_last,
 };
 use spillgate_queue::record::{ExtentHeader, ItemOrigin, ItemRecord, JobRecord, JournalRecord, KeptKey, Meta, Stream};
 use spillgate_queue::{Hash, JobId, JobState, Key, LaneName, Unique};
@@ -63,7 +63,7 @@ fn content() -> impl Strategy<Value = Bytes> {
     let size = prop_oneof![6 => 0..300_usize, 2 => 0..5_000_usize, 1 => 60_000..70_000_usize, 1 => 0..200_000_usize];
     (size, any::<u64>()).prop_map(|(size, seed)| {
         let mut chance = Chance::new(seed);
-        let mut bytes: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| chance.next().to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| chance.number().to_le_bytes()).collect();
         bytes.truncate(size);
         Bytes::from(bytes)
     })
@@ -72,12 +72,12 @@ fn content() -> impl Strategy<Value = Bytes> {
 prop_compose! {
     fn job()(
         numbers: [u64; 4], attempts: u32, state in prop::sample::select(JobState::ALL.to_vec()), flags: [bool; 4],
-        keys in vec((hash(), hash(), any::<u64>()), 0..=2), unique in option::of((hash(), any::<u64>())), outcome in option::of(content()),
+        keys in vec((hash(), hash(), any::<u64>()), 0..=2), unique in option::of((hash(), any::<u64>())), outcome in option::of(content()), note in option::of((hash(), content())),
     ) -> JobRecord {
         let [sequence, at, until, emission] = numbers;
         let [void, interrupted, letter, outcome_gone] = flags;
         let keys = keys.into_iter().map(|(hash, input, until)| KeptKey { hash, input, until }).collect();
-        JobRecord { sequence, state, void, interrupted, letter, outcome_gone, attempts, at, until, emission, keys, unique, outcome }
+        JobRecord { sequence, state, void, interrupted, letter, outcome_gone, attempts, at, until, emission, keys, unique, outcome, note }
     }
 }
 
@@ -208,8 +208,8 @@ proptest! {
     }
 
     #[test]
-    fn heads_come_back_and_one_wrong_bit_is_seen(store: u64, files in 16..1024_u64, bit in 0..36_usize * 8) {
-        let head = StoreHead { store, file_bytes: files * EXTENT_BYTES as u64 };
+    fn heads_come_back_and_one_wrong_bit_is_seen(store: u64, files in 16..1024_u64, disk_limit: u64, next_serial: u64, bit in 0..52_usize * 8) {
+        let head = StoreHead { store, file_bytes: files * EXTENT_BYTES as u64, disk_limit, next_serial };
         let mut bytes = head.encode();
         prop_assert_eq!(StoreHead::decode(&bytes), Ok(head));
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -285,7 +285,7 @@ proptest! {
         let (header, bytes) = written.extents.pop().expect("one at least");
         let whole = scan(&bytes, &header);
         let mut torn = bytes.clone();
-        let old = used_extent(&header, &mut Chance::new(chance.next()));
+        let old = used_extent(&header, &mut Chance::new(chance.number()));
         for sector in written.last_batch.start / SECTOR_BYTES..written.last_batch.end.div_ceil(SECTOR_BYTES) {
             let range = (sector * SECTOR_BYTES).max(written.last_batch.start)..(sector * SECTOR_BYTES + SECTOR_BYTES).min(EXTENT_BYTES);
             if chance.one_in(2) {
@@ -298,17 +298,58 @@ proptest! {
         prop_assert_eq!(before(&found), before(&whole), "what was durable is all there");
         prop_assert!(found.fragments.iter().all(|fragment| whole.fragments.contains(fragment)), "and nothing false");
 
-        // It goes on behind it, and what is written then is found; nothing of the torn batch comes back.
+        // Mended, it goes on behind it, and what is written then is found; nothing of the torn batch comes back.
+        let fillers = found.fillers(header.serial);
         let mut tail = resumed(&header, &found);
         let (at, mut out) = (tail.begin_batch(), Vec::new());
         let note = Draft::journal(&JournalRecord::Note { name: [9; 16], content: Bytes::new() });
         if let Some((offset, _)) = tail.append(&mut out, &note, 0) {
             let mut again = torn.clone();
             again[at..at + out.len()].copy_from_slice(&out);
+            for (offset, filler) in &fillers {
+                again[*offset..offset + filler.len()].copy_from_slice(filler);
+            }
             let again = scan(&again, &header);
-            prop_assert_eq!(again.fragments.len(), found.fragments.len() + 1);
+            prop_assert_eq!(again.fragments.len(), found.fragments.len() + fillers.len() + 1);
             prop_assert_eq!(again.fragments.last().map(|last| last.offset), Some(offset));
+            prop_assert!(again.gaps.is_empty(), "{:?}", again.gaps);
         }
+    }
+
+    #[test]
+    fn a_torn_write_that_sealed_an_extent_is_told_from_damage_by_whoever_knows_that_it_was_the_last(header in header(), seed: u64) {
+        let mut chance = Chance::new(seed);
+        let (header, mut bytes, mut tail) = opened(&header, 0, &mut chance);
+        let note = Draft::journal(&JournalRecord::Note { name: [1; 16], content: Bytes::from(vec![1; 700]) });
+        let mut out = Vec::new();
+        let mut first = tail.begin_batch();
+        prop_assert!(tail.append(&mut out, &note, 0).is_some());
+        bytes[first..first + out.len()].copy_from_slice(&out);
+        out.clear();
+        first = tail.begin_batch();
+        while tail.append(&mut out, &note, 0).is_some() {}
+        tail.seal(&mut out);
+        let old = bytes.clone();
+        bytes[first..].copy_from_slice(&out);
+        prop_assert!(scan(&bytes, &header).gaps.is_empty());
+        let mut lost = 0;
+        for sector in first.div_ceil(SECTOR_BYTES)..EXTENT_BYTES / SECTOR_BYTES - 1 {
+            if chance.one_in(8) {
+                let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+                bytes[range.clone()].copy_from_slice(&old[range]);
+                lost += 1;
+            }
+        }
+        let (found, later) = (scan_last(&bytes, &header), scan(&bytes, &header));
+        prop_assert!(found.footer.is_some() && !found.one_batch && found.fragments[0].piece.batch == 1);
+        prop_assert!(lost == 0 || !found.gaps.is_empty());
+        prop_assert!(found.gaps.iter().all(|gap| gap.torn) && later.gaps.iter().all(|gap| !gap.torn));
+        prop_assert_eq!(found.gaps.len(), later.gaps.len());
+        let fillers = found.fillers(header.serial);
+        for (offset, filler) in fillers {
+            bytes[offset..offset + filler.len()].copy_from_slice(&filler);
+        }
+        prop_assert!(scan(&bytes, &header).gaps.is_empty());
     }
 
     #[test]
@@ -420,9 +461,9 @@ fn a_blank_extent_is_told_from_a_damaged_one_and_a_later_version_from_both() {
     assert_eq!(decode_header(&[0; HEADER_BYTES - 1]), Err(Fault::Cut));
     assert_eq!(decode_header(&[1; HEADER_BYTES]), Err(Fault::Checksum));
     assert_eq!(footer_bytes(&[0; 32]), Err(Fault::Blank));
-    let mut later = StoreHead { store: 1, file_bytes: 1 << 20 }.encode();
+    let mut later = StoreHead { store: 1, file_bytes: 1 << 20, disk_limit: 1 << 30, next_serial: 7 }.encode();
     later[8] = 2;
-    let checksum = crc32fast::hash(&later[..32]).to_le_bytes();
-    later[32..36].copy_from_slice(&checksum);
+    let checksum = crc32fast::hash(&later[..48]).to_le_bytes();
+    later[48..52].copy_from_slice(&checksum);
     assert_eq!(StoreHead::decode(&later), Err(Fault::Version(2)));
 }

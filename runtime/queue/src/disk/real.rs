@@ -20,7 +20,7 @@ use crate::disk::{Disk, DiskFile};
 /// Holds the lock; no file of the store.
 const LOCK_NAME: &str = "lock";
 /// How much is written at a time where a volume cannot allocate.
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]

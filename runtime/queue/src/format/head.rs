@@ -53,7 +53,7 @@ impl StoreHead {
         if extent as usize != EXTENT_BYTES {
             return Err(Fault::Invalid("extent size"));
         }
-        if !FILE_BYTES.contains(&head.file_bytes) || head.file_bytes % EXTENT_BYTES as u64 != 0 {
+        if !FILE_BYTES.contains(&head.file_bytes) || !head.file_bytes.is_multiple_of(EXTENT_BYTES as u64) {
             return Err(Fault::Invalid("file size"));
         }
         Ok(head)
