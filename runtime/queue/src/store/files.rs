@@ -60,7 +60,8 @@ impl Files {
                 Ok(file) => {
                     opened.insert(*number, file);
                 }
-                Err(error) => report.remarks.push(format!("{} cannot be opened: {error}", file_name(*number))),
+                // It is there: going on without it would give its lanes a second life beside the one in it.
+                Err(error) => return Err(unusable(&format!("{} cannot be opened", file_name(*number)), &error)),
             }
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
@@ -69,7 +70,7 @@ impl Files {
         let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, lost: AtomicU64::new(0) };
         let last = numbers.iter().copied().max();
         for (number, file) in opened {
-            files.adopt(number, file, &mut report);
+            files.adopt(number, file, &mut report)?;
         }
         for number in (0..last.unwrap_or(0)).filter(|number| !numbers.contains(number)) {
             report.missing_files.push(file_name(number));
@@ -88,15 +89,9 @@ impl Files {
     }
 
     /// Takes an existing file into use; one that was cut short is filled up first.
-    fn adopt(&self, number: u32, file: Arc<dyn DiskFile>, report: &mut Recovered) {
+    fn adopt(&self, number: u32, file: Arc<dyn DiskFile>, report: &mut Recovered) -> Result<(), StoreError> {
         let name = file_name(number);
-        let mut bytes = match file.bytes() {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                report.remarks.push(format!("{name} cannot be used: {error}"));
-                return;
-            }
-        };
+        let mut bytes = file.bytes().map_err(|error| unusable(&format!("{name} cannot be used"), &error))?;
         let wanted = self.wanted(number);
         if bytes < wanted {
             // A raised limit makes the last file longer, which is no loss.
@@ -116,6 +111,7 @@ impl Files {
         }
         let extents = u32::try_from(bytes / EXTENT).unwrap_or(u32::MAX).min(self.per_file);
         self.write_open().insert(number, OpenFile { file, extents });
+        Ok(())
     }
 
     /// Bytes that a file should have under the limit.
