@@ -57,6 +57,16 @@ impl Scan<'_> {
         };
         between.map(filler).collect()
     }
+
+    /// As [`Scan::fillers`], in place of the end of a record whose beginning was not finished: what the extent begins with, if it
+    /// continues something.
+    pub fn orphan_filler(&self, serial: u64) -> Option<(usize, Vec<u8>)> {
+        let orphan = self.fragments.first().filter(|fragment| fragment.offset == HEADER_BYTES && !fragment.piece.first)?;
+        let piece = Piece { kind: Kind::Filler, first: true, last: true, ..orphan.piece };
+        let mut out = Vec::with_capacity(FRAGMENT_BYTES + orphan.payload.len());
+        fragment::put(&mut out, serial, orphan.offset, piece, &[&vec![0; orphan.payload.len()]]);
+        Some((orphan.offset, out))
+    }
 }
 
 /// Looks at an extent whose header was read. `extent` is all of it, or as much as there is in a file that is too short. What was sealed

@@ -9,9 +9,9 @@ use crate::core::journal::{JournalExtent, NewEntry, Sort};
 use crate::core::keys::Holder;
 use crate::core::lane::{JobEntry, Letter, Phase, Purge};
 use crate::core::recover::{Notebook, Sequences, Source, merged};
-use crate::core::stream::Open;
+use crate::core::stream::{Open, Write};
 use crate::core::write::{needed_until, small_bytes};
-use crate::format::{Fragment, Kind, Tail, decode_journal, scan, scan_last};
+use crate::format::{Fragment, Kind, Tail, decode_journal, encode_header, scan, scan_last};
 use crate::item::Hash;
 use crate::job::{JobId, JobState};
 use crate::record::{ExtentHeader, JobRecord, JournalRecord, Meta};
@@ -67,23 +67,26 @@ impl Core {
         let newest = headers.last().map(|header| header.serial);
         // Whether the last write may have been the one that sealed it.
         let mut in_doubt = true;
+        let mut last_write = Vec::new();
         for header in headers.into_iter().rev() {
             if header.serial < floors.journal_floor {
                 break;
             }
             self.extents.hold(header.position);
             self.lanes[lane].journal.extents.push_front(JournalExtent::new(header.serial, header.position));
-            facts.is_suspect |= before.is_some_and(|ordinal| ordinal != header.first + 1);
+            // What the last write did not finish may be a whole extent: it is no loss, and those behind it close up.
+            let is_gap = before.is_some_and(|ordinal| ordinal != header.first + 1);
+            facts.is_suspect |= is_gap && !in_doubt;
             before = Some(header.first);
-            if newest == Some(header.serial) {
-                self.lanes[lane].journal.next_ordinal = header.first + 1;
-            }
             let Ok(content) = source.read_extent(header.position) else {
                 facts.is_suspect = true;
                 notebook.report.remarks.push(format!("extent {} cannot be read: part of a journal is lost", header.position));
                 continue;
             };
             let scan = if in_doubt { scan_last(&content, &header) } else { scan(&content, &header) };
+            if in_doubt {
+                last_write.push((header.clone(), scan.orphan_filler(header.serial)));
+            }
             in_doubt &= scan.one_batch;
             self.mend(&header, &scan);
             for gap in &scan.gaps {
@@ -98,10 +101,28 @@ impl Core {
                 extent.seal();
             }
         }
+        self.close_up(lane, last_write);
         // The oldest that is left must be the floor's, or what lies between is lost.
         let first = self.lanes[lane].journal.extents.front().map(|extent| extent.serial);
         facts.is_suspect |= first.is_some_and(|serial| floors.journal_floor > 0 && serial != floors.journal_floor);
         facts
+    }
+
+    /// Numbers extents of the last write on from the one before them; newest first.
+    fn close_up(&mut self, lane: usize, last_write: Vec<(ExtentHeader, Option<(usize, Vec<u8>)>)>) {
+        let mut ordinal: Option<u64> = None;
+        for (header, orphan) in last_write.into_iter().rev() {
+            let first = ordinal.map_or(header.first, |before| before + 1);
+            ordinal = Some(first);
+            self.lanes[lane].journal.next_ordinal = first + 1;
+            if first != header.first {
+                let position = header.position;
+                let bytes = encode_header(&ExtentHeader { first, ..header }).to_vec();
+                self.mends.push(Write { position, offset: 0, bytes });
+                // What it begins with must not be taken for the end of something else.
+                self.mends.extend(orphan.map(|(offset, bytes)| Write { position, offset, bytes }));
+            }
+        }
     }
 
     /// Takes the records of one extent, last first. Answers with its beginning.
