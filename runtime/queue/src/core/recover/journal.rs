@@ -36,6 +36,9 @@ pub(super) struct Facts {
     pub(super) is_suspect: bool,
 }
 
+/// An extent that the last write touched, and what of a record it leaves unfinished.
+type OfLastWrite = (ExtentHeader, Option<(usize, Vec<u8>)>);
+
 impl Facts {
     pub(super) fn is_purged(purges: &[Purge], sequence: u64) -> bool {
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&sequence);
@@ -109,7 +112,7 @@ impl Core {
     }
 
     /// Numbers extents of the last write on from the one before them; newest first.
-    fn close_up(&mut self, lane: usize, last_write: Vec<(ExtentHeader, Option<(usize, Vec<u8>)>)>) {
+    fn close_up(&mut self, lane: usize, last_write: Vec<OfLastWrite>) {
         let mut ordinal: Option<u64> = None;
         for (header, orphan) in last_write.into_iter().rev() {
             let first = ordinal.map_or(header.first, |before| before + 1);
