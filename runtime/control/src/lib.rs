@@ -1,7 +1,7 @@
 //! Durable operator state: paused lanes, the audit, and room for overrides and breakers. Small, versioned, exportable.
 //!
 //! All of it is held in memory and written behind by one thread ([`keeper`]) into a notebook ([`notebook`], sled) and into an
-//! export ([`export`], one file of JSON lines). Whichever of the two is newer is loaded at a start.
+//! export (`export`, one file of JSON lines). Whichever of the two is newer is loaded at a start.
 //!
 //! Limits (of the share of `disk_limit` that `spillgate_model::limits::operator_share` cuts off)
 //! * records 3/32; the audit gives way, oldest entries first, and holds 10,000 at most

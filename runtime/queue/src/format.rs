@@ -25,7 +25,7 @@
 //! go; then [`Tail::append`] for each [`Draft`], which answers how much of it is in: where it answers `None` or less than all, [`Tail::seal`]
 //! and go on in the next extent of the stream with the same draft. All of it goes into one buffer that is written in one piece.
 //!
-//! Reading: [`decode_header`]; [`footer_bytes`] and [`decode_footer`] of a sealed extent; [`scan`] of an open or damaged one
+//! Reading: [`decode_header`]; [`footer_bytes`] and [`decode_footer`] of a sealed extent; `scan` of an open or damaged one
 //! and [`scan_last`] of one that the last write may have sealed, [`Join`] for
 //! records over several extents, then [`decode_item`] or [`decode_journal`]. One record alone: [`Fragment::decode`] at its offset;
 //! [`decode_item_head`] and [`decode_job`] read what stands in its first fragment.

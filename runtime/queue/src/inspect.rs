@@ -102,7 +102,7 @@ pub struct Inspection {
     pub remarks: Vec<String>,
 }
 
-/// What [`verify`] read.
+/// What `verify` read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Extents that belong to lanes.
@@ -115,7 +115,7 @@ pub struct Verified {
     pub faults: u64,
 }
 
-/// What [`export`] wrote.
+/// What `export` wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Items that have not ended.

@@ -50,7 +50,7 @@ pub(crate) struct Steps<'a> {
     /// That step as proven.
     pub(crate) cut: Option<QueueCut>,
     pub(crate) emits: Vec<Emitting>,
-    /// The flow runs by its [schedule] only.
+    /// The flow runs by its schedule only.
     pub(crate) only_scheduled: bool,
     /// It has a `watermark`, and a statement reads it.
     pub(crate) has_watermark: bool,

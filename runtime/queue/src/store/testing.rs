@@ -1,6 +1,6 @@
 //! A store driven by hand, for tests on a simulated disk: no threads, nothing by chance.
 //!
-//! Nothing becomes durable until [`step`] is called, and time passes only as the given clock says. A crash is dropping the store and
+//! Nothing becomes durable until `step` is called, and time passes only as the given clock says. A crash is dropping the store and
 //! opening another on what the disk kept.
 
 use std::future::Future;
