@@ -14,6 +14,7 @@ mod rig;
 
 mod book;
 mod checks;
+mod chosen;
 mod commands;
 mod doubt;
 mod run;

@@ -6,19 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use spillgate_queue::disk::simulated::{CallKind, Chance, Failure, SimulatedDisk};
 use spillgate_queue::testing::{ByHand, Stepped};
-use spillgate_queue::{Hash, Health, JobId, JobState, Key, Lease, NewItem, QueueLimits, Store, Unique, WhichLimit};
+use spillgate_queue::{Hash, Health, JobId, JobState, Lease, NewItem, QueueLimits, Store, WhichLimit};
 
 use crate::book::{Book, LETTER_KEEP};
 use crate::commands::{Act, Finish, Reply, Sent};
-use crate::rig::{EXTENT, FILE, HandClock, UNLIMITED, content, need, options};
+use crate::rig::{EXTENT, FILE, HandClock, UNLIMITED, need, options};
 
 /// How many there are of each.
 pub(crate) const KEYS: u64 = 6;
 pub(crate) const NOTES: u64 = 2;
-const UNIQUES: u64 = 3;
+pub(crate) const UNIQUES: u64 = 3;
 /// Seeds of a plain run.
 const SEEDS: u64 = 900;
 /// No command takes more steps of the store.
@@ -60,11 +59,11 @@ pub(crate) struct World {
     pub(crate) leases: BTreeMap<JobId, Lease>,
     /// Leases that commands borrowed.
     pub(crate) returned: Arc<Mutex<Vec<Lease>>>,
-    chance: Chance,
+    pub(crate) chance: Chance,
     pub(crate) limits: QueueLimits,
     /// Rooms are out that the book does not count.
     pub(crate) promised: bool,
-    contents: u64,
+    pub(crate) contents: u64,
     tell: bool,
 }
 
@@ -149,160 +148,15 @@ impl World {
         }
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         let at = usize::try_from(self.chance.below(from.len() as u64)).expect("few");
         from.get(at).cloned()
     }
-    fn any_lane(&mut self) -> usize {
+    pub(crate) fn any_lane(&mut self) -> usize {
         usize::try_from(self.chance.below(self.book.lanes.len() as u64)).expect("few")
     }
-    fn span(&mut self, most: u64) -> Duration {
+    pub(crate) fn span(&mut self, most: u64) -> Duration {
         Duration::from_millis(self.chance.below(most) * 1000 + HALF)
-    }
-
-    fn new_content(&mut self) -> Bytes {
-        self.contents += 1;
-        let length = match self.chance.below(20) {
-            0..2 => 0,
-            2..12 => self.chance.below(300),
-            12..17 => self.chance.below(8_000),
-            17..19 => 60_000 + self.chance.below(8_000),
-            _ => 100_000 + self.chance.below(100_000),
-        };
-        content(self.contents, usize::try_from(length).expect("small"))
-    }
-
-    fn item(&mut self) -> NewItem {
-        let mut item = NewItem { content: self.new_content(), ..NewItem::default() };
-        if self.chance.one_in(3) {
-            item.order = Some(self.chance.below(3));
-        }
-        if self.chance.one_in(4) {
-            item.expires_in = Some(self.span(90));
-        }
-        item
-    }
-
-    fn keyed_item(&mut self) -> NewItem {
-        let mut item = self.item();
-        for _ in 0..self.chance.below(3) {
-            let hash = hash_of(b'k', self.chance.below(KEYS));
-            if item.keys.iter().all(|key| key.hash != hash) {
-                item.keys.push(Key { hash, input: hash_of(b'i', self.chance.below(2)), keep: self.span(100) });
-            }
-        }
-        if self.chance.one_in(3) {
-            item.unique = Some(Unique { hash: hash_of(b'u', self.chance.below(UNIQUES)), within: self.span(100) });
-        }
-        item.claimed = self.chance.one_in(6);
-        item
-    }
-
-    /// Some commands that may be on their way together: about different jobs, and at most one that adds to a lane.
-    fn acts(&mut self) -> Vec<Act> {
-        if self.chance.one_in(3) {
-            let lane = self.any_lane();
-            let items = (0..=self.chance.below(3)).map(|_| self.keyed_item()).collect();
-            return vec![Act::Append { lane, items }];
-        }
-        if self.chance.one_in(12) {
-            let lane = self.any_lane();
-            if self.book.unended(lane).any(|(_, entry)| entry.vague) {
-                return Vec::new();
-            }
-            return vec![Act::Purge { lane, dead_too: self.chance.one_in(2) }];
-        }
-        let mut acts = Vec::new();
-        let (mut jobs, mut adding) = (Vec::new(), Vec::new());
-        for _ in 0..=self.chance.below(4) {
-            if let Some(act) = self.act(&mut jobs, &mut adding) {
-                acts.push(act);
-            }
-        }
-        acts
-    }
-
-    fn act(&mut self, jobs: &mut Vec<JobId>, adding: &mut Vec<usize>) -> Option<Act> {
-        let of = |state: JobState| -> Vec<JobId> {
-            self.book
-                .jobs
-                .iter()
-                .filter(|(id, entry)| entry.state == state && !entry.forgotten && !jobs.contains(id))
-                .map(|(id, _)| *id)
-                .collect()
-        };
-        let (waiting, unknown) = (of(JobState::Queued), of(JobState::Unknown));
-        let letters: Vec<JobId> =
-            of(JobState::Dead).into_iter().filter(|id| self.book.jobs[id].end.as_ref().is_some_and(|end| end.letter)).collect();
-        let running: Vec<JobId> = self.leases.keys().filter(|id| !jobs.contains(id)).copied().collect();
-        match self.chance.below(20) {
-            0..6 => {
-                let lane = self.any_lane();
-                if adding.contains(&lane) {
-                    return None;
-                }
-                adding.push(lane);
-                let items = (0..=self.chance.below(3)).map(|_| self.item()).collect();
-                Some(Act::Append { lane, items })
-            }
-            6..9 => {
-                let id = self.pick(&running)?;
-                jobs.push(id);
-                Some(Act::Start { id })
-            }
-            9..15 => {
-                let id = self.pick(&running)?;
-                jobs.push(id);
-                let finish = self.finish(adding);
-                Some(Act::Finish { id, finish })
-            }
-            15..17 => {
-                let id = self.pick(&running)?;
-                jobs.push(id);
-                Some(Act::Release { id, pause: self.span(20), counts: self.chance.one_in(2) })
-            }
-            17 => {
-                let id = self.pick(&waiting)?;
-                if self.book.jobs[&id].interrupted || self.book.jobs[&id].vague {
-                    return None;
-                }
-                jobs.push(id);
-                Some(Act::Cancel { id })
-            }
-            18 => {
-                let letter = self.pick(&letters)?;
-                let lane = self.book.jobs[&letter].lane;
-                if adding.contains(&lane) || !self.book.lanes[lane].exact {
-                    return None;
-                }
-                jobs.push(letter);
-                adding.push(lane);
-                Some(Act::Replay { letter })
-            }
-            _ => {
-                let id = self.pick(&unknown)?;
-                jobs.push(id);
-                let state = if self.chance.one_in(2) { JobState::Succeeded } else { JobState::Failed };
-                Some(Act::Resolve { id, state, outcome: Some(content(1, 50)) })
-            }
-        }
-    }
-
-    fn finish(&mut self, adding: &mut Vec<usize>) -> Finish {
-        let states = [JobState::Succeeded, JobState::Succeeded, JobState::Failed, JobState::Dead, JobState::Unknown, JobState::Cancelled];
-        let state = self.pick(&states).expect("there are some");
-        let outcome = self.chance.one_in(2).then(|| self.new_content());
-        let frees_keys = state == JobState::Failed && self.chance.one_in(2);
-        let lane = self.any_lane();
-        let mut emits = Vec::new();
-        let there = self.book.lanes[lane].exact && self.book.lanes[lane].number.is_some();
-        if state == JobState::Succeeded && self.chance.one_in(3) && there && !adding.contains(&lane) {
-            adding.push(lane);
-            emits.push((lane, (0..=self.chance.below(3)).map(|_| self.item()).collect()));
-        }
-        let note = self.chance.one_in(4).then(|| (hash_of(b'n', self.chance.below(NOTES)), content(self.contents, 40)));
-        let keep = self.span(300);
-        Finish { state, outcome, keep, frees_keys, emits, note }
     }
 
     /// Sends commands together and compares the answers; with `crash`, the machine stops somewhere on the way.
@@ -384,9 +238,13 @@ impl World {
 
     /// An item of nothing in each lane tells which number comes next.
     fn learn_next(&mut self) {
+        let known = self.store().lanes(None);
         for lane in 0..self.book.lanes.len() {
-            if self.book.lanes[lane].number.is_some() {
+            let is_there = known.iter().any(|status| status.name == self.book.lanes[lane].name && status.number > 0);
+            if is_there {
                 self.perform(&[Act::Append { lane, items: vec![NewItem::default()] }], false);
+            } else {
+                self.book.lanes[lane].exact = true;
             }
         }
     }
