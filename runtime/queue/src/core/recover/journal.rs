@@ -196,6 +196,8 @@ impl Core {
                     self.recover_job(lane, at, job, (facts, notebook));
                 }
             }
+            // Once moved it stands there twice, until the older one's extent is free.
+            JournalRecord::Purged { until, ranges } if of.purges.iter().any(|purge| purge.until == until && purge.ranges == ranges) => {}
             JournalRecord::Purged { until, ranges } => {
                 let number = of.next_number;
                 of.next_number += 1;
