@@ -52,6 +52,9 @@ pub(crate) fn from_end(call: &CallExpr) -> Option<i64> {
 
 /// The chain of selections that `node` is, if it begins with such an index of a path.
 fn written_out(node: &IdedExpr) -> Option<IdedExpr> {
+    if !has_index(node) {
+        return None;
+    }
     let mut chain = node.clone();
     let at = index_in(&mut chain)?;
     let Expr::Call(call) = &mut at.expr else { return None };
@@ -69,6 +72,22 @@ fn written_out(node: &IdedExpr) -> Option<IdedExpr> {
     let otherwise = if tests { LiteralValue::Boolean(false.into()) } else { LiteralValue::Null };
     let branches = vec![is_there, chain, node_of(Expr::Literal(otherwise))];
     Some(IdedExpr { id: node.id, expr: Expr::Call(CallExpr { func_name: operators::CONDITIONAL.into(), target: None, args: branches }) })
+}
+
+/// Whether [`index_in`] finds one: asked of every node, so nothing is copied for it.
+fn has_index(mut node: &IdedExpr) -> bool {
+    loop {
+        node = match &node.expr {
+            Expr::Call(call) if from_end(call).is_some() => return true,
+            Expr::Select(select) => &select.operand,
+            Expr::Call(call)
+                if call.func_name == operators::INDEX && matches!(call.args.get(1).map(|key| &key.expr), Some(Expr::Literal(_))) =>
+            {
+                &call.args[0]
+            }
+            _ => return false,
+        };
+    }
 }
 
 /// The first index from the end under selections and other literal indexes.
