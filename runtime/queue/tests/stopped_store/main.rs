@@ -110,9 +110,10 @@ fn export_writes_a_line_for_each_item_that_waits_and_each_letter() {
         .map(|line| Bytes::from(STANDARD.decode(line["content"].as_str().expect("text")).expect("base64")))
         .collect();
     assert!(contents == waiting, "contents, in order");
-    let states: Vec<&str> = lines.iter().take(3).filter_map(|line| line["state"].as_str()).collect();
+    let mut states: Vec<&str> = lines.iter().take(3).filter_map(|line| line["state"].as_str()).collect();
+    states.sort_unstable();
     assert_eq!(states, ["dead", "queued", "queued"]);
-    assert_eq!(lines[1]["attempts"], 1);
+    assert!(lines.iter().any(|line| line["attempts"] == 1), "attempts are told");
     let other = lines.last().expect("there are some");
     assert_eq!((&other["queue"], &other["keys"][0]), (&"or\"ders".into(), &"ab".repeat(16).into()));
 
