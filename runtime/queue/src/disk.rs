@@ -35,4 +35,7 @@ pub trait DiskFile: Send + Sync + 'static {
     fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()>;
     /// Makes everything written so far durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
+    /// Lets the system forget what it holds in memory of it beside what is still to be written. After a sync that failed it holds what
+    /// the disk does not have and what no later sync will write; what is read from now on is on the disk.
+    fn forget_cached(&self) -> io::Result<()>;
 }

@@ -203,6 +203,9 @@ impl DiskFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+    fn forget_cached(&self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)?)
+    }
 }
 
 #[cfg(test)]

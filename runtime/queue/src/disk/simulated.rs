@@ -353,6 +353,13 @@ impl DiskFile for SimulatedFile {
             }
         }
     }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.call(CallKind::Forget)?;
+        state.files[self.file].forget();
+        Ok(())
+    }
 }
 
 #[cfg(test)]

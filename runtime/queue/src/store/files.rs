@@ -23,6 +23,10 @@ use crate::store::StoreError;
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+/// Is there after a sync failed, until the next start: the system may show what is not on the disk.
+const FAILED_NAME: &str = "failed";
+/// Files synced at the same time.
+const MOST_TOGETHER: usize = 8;
 /// How often a read is tried.
 const READS: u32 = 3;
 
@@ -63,6 +67,12 @@ impl Files {
                 // It is there: going on without it would give its lanes a second life beside the one in it.
                 Err(error) => return Err(unusable(&format!("{} cannot be opened", file_name(*number)), &error)),
             }
+        }
+        if names.iter().any(|name| name == FAILED_NAME) {
+            for file in opened.values() {
+                file.forget_cached().map_err(|error| unusable("what is on the disk cannot be told after a sync failed", &error))?;
+            }
+            report.remarks.push("a sync had failed: what it should have made durable is read from the disk again".to_owned());
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
@@ -216,19 +226,31 @@ impl Files {
         self.write(mends).map_err(|WriteError::Write(error)| unsettled(error))?;
         let files: Vec<_> = self.read_open().values().map(|file| file.file.clone()).collect();
         files.iter().try_for_each(|file| file.sync()).map_err(unsettled)?;
+        match self.disk.remove(FAILED_NAME) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unsettled(error)),
+            _ => {}
+        }
         self.disk.sync_folder().map_err(unsettled)
     }
 
-    /// Makes durable what was written to the files of these writes: how many syncs that took.
-    pub(crate) fn sync(&self, writes: &[Write]) -> io::Result<u64> {
+    /// A sync failed. Whether this can be written down does not matter beyond the life of what the system holds in memory.
+    pub(crate) fn note_failure(&self) {
+        let _ = self.disk.create(FAILED_NAME, 0);
+    }
+
+    /// Makes durable what was written to the files of these writes: how many syncs that took. `together`: at the same time, as a volume
+    /// makes several durable in little more time than one.
+    pub(crate) fn sync(&self, writes: &[Write], together: bool) -> io::Result<u64> {
         let mut numbers: Vec<u32> = writes.iter().map(|write| write.position / self.per_file).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        for number in &numbers {
-            let file = self.read_open().get(number).map(|file| file.file.clone());
-            if let Some(file) = file {
-                file.sync()?;
-            }
+        let files: Vec<_> = numbers.iter().filter_map(|number| self.read_open().get(number).map(|file| file.file.clone())).collect();
+        if !together {
+            files.iter().try_for_each(|file| file.sync())?;
+            return Ok(numbers.len() as u64);
+        }
+        for files in files.chunks(MOST_TOGETHER) {
+            sync_together(files)?;
         }
         Ok(numbers.len() as u64)
     }
@@ -263,6 +285,18 @@ fn read_at(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<()
         }
     }
     file.read_at(buffer, offset)
+}
+
+/// Syncs files at the same time; the first error.
+fn sync_together(files: &[Arc<dyn DiskFile>]) -> io::Result<()> {
+    let Some((first, others)) = files.split_first() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let syncing: Vec<_> = others.iter().map(|file| scope.spawn(|| file.sync())).collect();
+        let results = syncing.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a sync panicked"))));
+        // All have ended before anybody is told of one.
+        let others: Vec<io::Result<()>> = std::iter::once(first.sync()).chain(results).collect();
+        others.into_iter().collect()
+    })
 }
 
 /// Why a batch is not written.

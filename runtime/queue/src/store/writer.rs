@@ -4,6 +4,7 @@
 //! What is queued while a batch is synced is the next batch. A full volume (copy-on-write ones can be, also below files that are
 //! allocated) holds the batch back until there is space; any other failure stops the store for good.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,13 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// Extents are looked for because room was refused so often.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Where the last batch was for many, the first of the next one waits at most so long for the others.
+const GATHER: Duration = Duration::from_millis(4);
+/// How often it looks whether they still come.
+const STEP: Duration = Duration::from_micros(100);
+/// Many.
+const MANY: usize = 8;
+
 /// What a round of the writer came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
@@ -41,6 +49,10 @@ pub(crate) enum Round {
 pub(crate) struct Writer {
     /// A batch that could not be written for want of space.
     held: Option<Batch>,
+    /// Commands in the last batch.
+    last: usize,
+    /// How long the last sync took.
+    last_sync: Duration,
     swept: Option<Instant>,
     looked: Option<Instant>,
 }
@@ -73,13 +85,17 @@ impl Writer {
         let batch = match self.held.take() {
             Some(batch) => Some(batch),
             None => {
+                self.gather(shared);
                 let mut core = shared.core();
                 if core.check().is_err() {
                     drop(core);
                     return self.failed(shared);
                 }
                 self.look_at_time(&mut core, shared.by_hand);
-                core.collect()
+                let commands = core.gathering.commands;
+                let batch = core.collect();
+                self.last = if batch.is_some() { commands } else { self.last };
+                batch
             }
         };
         let wrote = match batch {
@@ -92,6 +108,29 @@ impl Writer {
         let cleaned = crate::store::cleaner::clean(shared);
         shared.progress.send_modify(|progress| progress.rounds += 1);
         if wrote || cleaned { Round::Done } else { Round::Idle }
+    }
+
+    /// Lets those catch up who were told of the last batch together, so that they are in one again: as long as they come, and for a
+    /// small part of what a sync takes.
+    fn gather(&self, shared: &Shared) {
+        let (began, most) = (Instant::now(), (self.last_sync / 4).min(GATHER));
+        let (mut before, mut quiet) = (0, 0);
+        if shared.by_hand || self.last < MANY || most < STEP {
+            return;
+        }
+        shared.gathers.store(true, Ordering::Release);
+        loop {
+            let commands = shared.core().gathering.commands;
+            quiet = if commands == before { quiet + 1 } else { 0 };
+            // Those who are fewer than last time may be late; where they are as many, one look more tells whether that is all.
+            let patience = if commands >= self.last { 0 } else { 1 };
+            if commands == 0 || quiet > patience || began.elapsed() >= most {
+                break;
+            }
+            before = commands;
+            std::thread::sleep(STEP);
+        }
+        shared.gathers.store(false, Ordering::Release);
     }
 
     fn failed(&self, shared: &Shared) -> Round {
@@ -123,15 +162,17 @@ impl Writer {
             return self.failed(shared);
         }
         let before = Instant::now();
-        let syncs = match shared.files.sync(&batch.writes) {
+        let syncs = match shared.files.sync(&batch.writes, !shared.by_hand) {
             Ok(syncs) => syncs,
             Err(error) => {
                 // What a failed sync left behind is unknown, also to a second one: nothing is acknowledged any more.
+                shared.files.note_failure();
                 shared.core().poison(format!("a sync failed: {error}"));
                 return self.failed(shared);
             }
         };
-        shared.sync_times.lock().unwrap_or_else(PoisonError::into_inner).record(before.elapsed());
+        self.last_sync = before.elapsed();
+        shared.sync_times.lock().unwrap_or_else(PoisonError::into_inner).record(self.last_sync);
         note_full(shared, false);
         let (effects, work) = {
             let mut core = shared.core();
@@ -166,7 +207,7 @@ fn note_full(shared: &Shared, full: bool) {
     let mut core = shared.core();
     if core.batch_held != full {
         core.batch_held = full;
-        core.judge_health(shared.volume_free.load(std::sync::atomic::Ordering::Relaxed), shared.disk_reserve);
+        core.judge_health(shared.volume_free.load(Ordering::Relaxed), shared.disk_reserve);
     }
 }
 

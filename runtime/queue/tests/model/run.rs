@@ -196,7 +196,7 @@ impl World {
         }
         if stopped || failed {
             self.check_poison(failed);
-            let lose = true;
+            let lose = stopped || self.chance.one_in(2);
             self.reopen(lose, &doubts);
         }
     }

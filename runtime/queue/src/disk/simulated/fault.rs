@@ -17,11 +17,12 @@ pub enum CallKind {
     Read,
     Write,
     Sync,
+    Forget,
 }
 
 impl CallKind {
     /// Every kind.
-    pub const ALL: [CallKind; 10] = [
+    pub const ALL: [CallKind; 11] = [
         CallKind::List,
         CallKind::Create,
         CallKind::Open,
@@ -32,6 +33,7 @@ impl CallKind {
         CallKind::Read,
         CallKind::Write,
         CallKind::Sync,
+        CallKind::Forget,
     ];
 }
 

@@ -70,6 +70,14 @@ impl Sectors {
         self.length_durable |= chance.one_in(2);
     }
 
+    /// Readers see what is durable where a failed sync gave up.
+    pub(super) fn forget(&mut self) {
+        for (sector, durable) in std::mem::take(&mut self.forgotten) {
+            let range = self.range(sector);
+            self.content[range].copy_from_slice(&durable);
+        }
+    }
+
     pub(super) fn crash(&mut self, chance: &mut Chance) {
         // Sometimes all or nothing, so that whole batches are lost and kept too.
         let mode = chance.below(4);
@@ -84,10 +92,7 @@ impl Sectors {
                 self.content[range].copy_from_slice(&versions.swap_remove(version));
             }
         }
-        for (sector, durable) in std::mem::take(&mut self.forgotten) {
-            let range = self.range(sector);
-            self.content[range].copy_from_slice(&durable);
-        }
+        self.forget();
         if !self.length_durable && chance.one_in(2) {
             let left = chance.below(self.content.len() as u64 + 1);
             self.content.truncate(usize::try_from(left).unwrap_or(0));

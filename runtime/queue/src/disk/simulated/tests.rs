@@ -59,9 +59,16 @@ fn a_failed_sync_is_not_made_good_by_the_next_one() {
         file.sync().expect_err("it was planned");
         assert!(reached.yes());
         file.sync().expect("the system has forgotten");
+        if seed % 2 == 0 {
+            file.forget_cached().expect("it can be asked");
+            let mut read = [0];
+            file.read_at(&mut read, 0).expect("it reads");
+            assert_eq!(disk.crash().content(NAME).expect("its name was synced")[0], read[0], "what is read is what there is");
+            continue;
+        }
         lost += usize::from(disk.crash().content(NAME).expect("its name was synced")[0] == 0);
     }
-    assert!((10..90).contains(&lost), "{lost}");
+    assert!((5..45).contains(&lost), "{lost}");
 }
 
 #[test]
