@@ -125,6 +125,8 @@ pub(crate) struct Core {
     next_token: u64,
     /// Extents that lanes are charged with.
     pub(crate) claimed: u64,
+    /// Of these, what rooms may still need: nothing else takes them.
+    promised_extents: u64,
     /// Content bytes of the largest item: the cleaning reserve can move it.
     largest: u64,
     pub(crate) gathering: Gathering,
@@ -169,6 +171,7 @@ impl Core {
             next_serial: 1,
             next_token: now << 16,
             claimed: 0,
+            promised_extents: 0,
             largest: 0,
             gathering: Gathering::default(),
             committed: 0,

@@ -162,8 +162,12 @@ impl Store {
         if shared.is_closing() {
             return Err(Full { which: WhichLimit::NotServing, limit: 0, used: 0, own_share: false });
         }
-        let reserved = shared.core().reserve(lane, need, limits);
-        if reserved.is_err() {
+        let (reserved, looks) = {
+            let mut core = shared.core();
+            let reserved = core.reserve(lane, need, limits);
+            (reserved, core.room_wanted && core.may_look)
+        };
+        if reserved.is_err() && looks {
             // Cleaning may make room for the next one.
             shared.wake_writer();
         }

@@ -90,6 +90,7 @@ impl Core {
         of.promised.journal -= before.journal - after.journal;
         of.pending.work = true;
         self.settle(how.lane);
+        self.gathering.commands += 1;
         // A repeat is told only when the first call's item is durable: at the latest with this batch, or, where there is nothing to
         // write now, with the one before.
         let number = self.gathering.number;

@@ -17,11 +17,13 @@ pub(crate) struct Gathering {
     pub(crate) lanes: Vec<usize>,
     /// Extents that are complete.
     pub(crate) sealed: Vec<Write>,
+    /// Commands that it is for, about.
+    pub(crate) commands: usize,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Gathering { number: 1, lanes: Vec::new(), sealed: Vec::new() }
+        Gathering { number: 1, lanes: Vec::new(), sealed: Vec::new(), commands: 0 }
     }
 }
 
@@ -69,6 +71,7 @@ impl Core {
         }
         writes.sort_by_key(|write| (write.position, write.offset));
         self.gathering.number += 1;
+        self.gathering.commands = 0;
         Some(Batch { number, writes, lanes })
     }
 

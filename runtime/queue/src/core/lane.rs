@@ -274,6 +274,10 @@ pub(crate) struct Lane {
     pub(crate) freeing: u64,
     /// Extents it is charged with.
     pub(crate) claimed: u64,
+    /// Of these, what rooms may still need.
+    pub(crate) promised_extents: u64,
+    /// Largest outcome that is kept, as last heard.
+    pub(crate) outcome_bytes: u64,
     pub(crate) dirty: bool,
     pub(crate) pending: Pending,
     pub(crate) paused: bool,
@@ -321,6 +325,8 @@ impl Lane {
             hidden: 0,
             freeing: 0,
             claimed: 0,
+            promised_extents: 0,
+            outcome_bytes: u64::MAX,
             dirty: false,
             pending: Pending::default(),
             paused: false,
@@ -351,9 +357,13 @@ impl Lane {
         }
         (bytes * SLACK.0 / SLACK.1).div_ceil(USABLE_BYTES as u64).max(1)
     }
+    /// Extents that rooms which were given out may still need.
+    pub(crate) fn promised_extents(&self) -> u64 {
+        extents_for(self.promised.disk, self.items.room())
+    }
     /// Extents that it is charged with: what it holds and what it was promised.
     pub(crate) fn claim(&self) -> u64 {
-        let items = self.items.extents.len() as u64 + extents_for(self.promised.disk, self.items.room());
+        let items = self.items.extents.len() as u64 + self.promised_extents();
         let journal = (self.journal.extents.len() as u64).max(self.journal_promise());
         items + journal + self.kept.extents.len() as u64 + self.freeing
     }

@@ -48,6 +48,7 @@ impl Core {
         }
         let lane = self.lane_index(name);
         self.tenant(&name.tenant.clone()).disk_limit = limits.tenant_disk;
+        self.lanes[lane].outcome_bytes = limits.outcome_bytes;
         self.within_counts(lane, need, limits)?;
         if self.volume_low {
             let (free, reserve) = if let Health::DiskLow { free, reserve } = self.health { (free, reserve) } else { (0, 0) };
@@ -155,6 +156,9 @@ impl Core {
         let claim = self.lanes[lane].claim();
         let before = std::mem::replace(&mut self.lanes[lane].claimed, claim);
         self.claimed = self.claimed + claim - before;
+        let promised = self.lanes[lane].promised_extents();
+        let before_promised = std::mem::replace(&mut self.lanes[lane].promised_extents, promised);
+        self.promised_extents = self.promised_extents + promised - before_promised;
         if let Some(tenant) = self.tenants.get_mut(&self.lanes[lane].name.tenant) {
             tenant.claimed = tenant.claimed + claim - before;
         }

@@ -82,10 +82,8 @@ impl Core {
         }
         match purpose {
             Purpose::Item => true,
-            // The reserve, and nothing that others were promised.
-            Purpose::Cleaning => {
-                self.claimed + self.beyond_promise(lane, stream, more) <= self.extents.total() - self.extents.quarantined()
-            }
+            // Whatever is free but what rooms were promised. What journals were promised comes back with the step.
+            Purpose::Cleaning => more <= self.extents.free().saturating_sub(self.promised_extents),
             Purpose::Record => {
                 let beyond = self.beyond_promise(lane, stream, more);
                 beyond == 0 || self.has_spare(lane, beyond, 0)
@@ -184,15 +182,17 @@ impl Core {
     /// Writes what became of a job in place of what was written before. `Later`: the journal must be cleaned first.
     pub(crate) fn write_job(&mut self, lane: usize, mut job: JobRecord, purpose: Purpose) -> Result<(), Refused> {
         let mut draft = Draft::journal(&JournalRecord::Job(job.clone()));
-        if job.outcome.is_some() && !self.may_keep_outcome(lane, draft.disk_bytes() as u64) {
+        let too_large = job.outcome.as_ref().is_some_and(|outcome| outcome.len() as u64 > self.lanes[lane].outcome_bytes);
+        if too_large || (job.outcome.is_some() && !self.may_keep_outcome(lane, draft.disk_bytes() as u64)) {
             job.outcome = None;
             job.outcome_gone = true;
-            self.room_wanted = true;
+            self.room_wanted |= !too_large;
             draft = Draft::journal(&JournalRecord::Job(job.clone()));
         }
         if !self.may_write(lane, Stream::Journal, draft.disk_bytes() as u64, purpose) {
             return Err(self.later(lane));
         }
+        self.gathering.commands += 1;
         if self.lanes[lane].has_record(job.sequence) {
             self.lanes[lane].journal.kill(Sort::Job, job.sequence);
         }

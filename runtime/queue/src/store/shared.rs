@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) staged: Arc<Semaphore>,
     waiting: Mutex<HashMap<JobId, Arc<Notify>>>,
     pub(crate) closing: AtomicBool,
+    /// The writer waits a moment for more, and need not be woken.
+    pub(crate) gathers: AtomicBool,
     pub(crate) disk_reserve: u64,
     /// The writer is driven by hand, in tests.
     pub(crate) by_hand: bool,
@@ -75,6 +77,7 @@ impl Shared {
             staged: Arc::new(Semaphore::new(STAGED_KIB as usize)),
             waiting: Mutex::default(),
             closing: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
             disk_reserve,
             by_hand,
             sync_times: Mutex::default(),
@@ -96,7 +99,9 @@ impl Shared {
 
     /// The writer has something to do.
     pub(crate) fn wake_writer(&self) {
-        self.wake.notify_one();
+        if !self.gathers.load(Ordering::Acquire) {
+            self.wake.notify_one();
+        }
     }
 
     /// Whether commands are still taken.

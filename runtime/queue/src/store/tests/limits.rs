@@ -107,7 +107,7 @@ fn promise_2_an_end_outlives_its_time_as_long_as_its_item_stands_on_disk() {
     rig.pass(Duration::from_secs(100));
     assert_eq!(rig.state(short), None, "its time is over");
     // The journal turns over many times.
-    for _ in 0..4_000 {
+    for _ in 0..2_000 {
         let leased = rig.take("a", 1).pop().expect("it waits");
         rig.run(rig.hand.store().release(leased.lease, Duration::ZERO, true)).expect("it can be handed back");
     }
@@ -122,7 +122,7 @@ fn promise_2_an_end_outlives_its_time_as_long_as_its_item_stands_on_disk() {
 fn a_journal_is_cleaned_when_it_turns_over() {
     let rig = Rig::new(4 * MIB);
     rig.append_one("a", item("x"));
-    for _ in 0..4_000 {
+    for _ in 0..2_000 {
         let leased = rig.take("a", 1).pop().expect("it waits");
         rig.run(rig.hand.store().start(&leased.lease)).expect("it starts");
         rig.run(rig.hand.store().release(leased.lease, Duration::ZERO, false)).expect("it can be handed back");
