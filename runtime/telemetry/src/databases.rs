@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::instrument::{Counter, Gauge, Histogram};
+use crate::seats::{SeatRefused, SeatSeries};
 use crate::throttle::Throttle;
 
 /// How a statement ended, as a label.
@@ -60,6 +61,8 @@ pub struct DatabaseMetrics {
     pub(crate) name: Box<str>,
     /// Most connections.
     pub seats: Gauge,
+    /// Seats that may be held now.
+    pub seat_limit: Gauge,
     pub seats_in_use: Gauge,
     /// Taken until the end of a cancelled statement is known.
     pub ending: Gauge,
@@ -75,6 +78,7 @@ pub struct DatabaseMetrics {
     pub wait_seconds: Histogram,
     pub(crate) statements: [Counter; StatementOutcome::ALL.len()],
     pub(crate) statement_seconds: Histogram,
+    pub(crate) tenants: SeatSeries,
     pub(crate) unreachable: Throttle,
     pub(crate) failed: Throttle,
     pub(crate) seat_lost: Throttle,
@@ -88,6 +92,7 @@ impl DatabaseMetrics {
         DatabaseMetrics {
             name: name.into(),
             seats: Gauge::default(),
+            seat_limit: Gauge::default(),
             seats_in_use: Gauge::default(),
             ending: Gauge::default(),
             idle: Gauge::default(),
@@ -99,6 +104,7 @@ impl DatabaseMetrics {
             wait_seconds: Histogram::default(),
             statements: Default::default(),
             statement_seconds: Histogram::default(),
+            tenants: SeatSeries::default(),
             unreachable: throttle(),
             failed: throttle(),
             seat_lost: throttle(),
@@ -109,6 +115,19 @@ impl DatabaseMetrics {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+    /// A call of a tenant waited so long for a seat, whether it got one or not.
+    pub fn waited(&self, tenant: &str, time: Duration) {
+        self.wait_seconds.record(time);
+        self.tenants.waited(tenant, time);
+    }
+    /// A call of a tenant was refused a seat.
+    pub fn seat_refused(&self, tenant: &str, why: SeatRefused) {
+        self.tenants.refused(tenant, why);
+    }
+    /// Seats that each tenant holds and calls of it that wait, at this moment: whoever renders the page says so first.
+    pub fn tenants_now<'a>(&self, tenants: impl Iterator<Item = (&'a str, u64, u64)>) {
+        self.tenants.now(tenants);
     }
     /// Counts a statement that ended.
     pub fn statement(&self, outcome: StatementOutcome, duration: Duration) {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::instrument::{BOUNDS_US, Counter};
+use crate::instrument::{BOUNDS_US, Counter, Histogram};
 use crate::throttle::Throttle;
 use crate::{names, unpoisoned};
 
@@ -81,6 +81,7 @@ pub struct DurableMetrics {
     pub(crate) disk_low: Counter,
     pub(crate) parked: Counter,
     ticks: Mutex<BTreeMap<Box<str>, [u64; Tick::ALL.len()]>>,
+    waits: Mutex<BTreeMap<(Arc<str>, Arc<str>), Arc<Histogram>>>,
     pub(crate) told: Told,
 }
 
@@ -105,6 +106,7 @@ impl DurableMetrics {
             disk_low: Counter::default(),
             parked: Counter::default(),
             ticks: Mutex::default(),
+            waits: Mutex::default(),
             told: Told {
                 lease_lost: throttle(),
                 item_dead: throttle(),
@@ -126,6 +128,19 @@ impl DurableMetrics {
     /// Ticks by flow and what became of them.
     pub(crate) fn ticks(&self) -> BTreeMap<Box<str>, [u64; Tick::ALL.len()]> {
         unpoisoned(self.ticks.lock()).clone()
+    }
+    /// An item of this lane waited so long for its first attempt.
+    pub fn waited(&self, queue: &Arc<str>, tenant: &Arc<str>, time: Duration) {
+        let mut waits = unpoisoned(self.waits.lock());
+        let mut lane = (queue.clone(), tenant.clone());
+        if waits.len() >= LANE_SERIES && !waits.contains_key(&lane) {
+            lane = (names::OTHER.into(), names::OTHER.into());
+        }
+        waits.entry(lane).or_default().record(time);
+    }
+    /// Times of [`DurableMetrics::waited`] by queue and tenant.
+    pub(crate) fn waits(&self) -> Vec<((Arc<str>, Arc<str>), Arc<Histogram>)> {
+        unpoisoned(self.waits.lock()).iter().map(|(lane, times)| (lane.clone(), times.clone())).collect()
     }
     /// Leases that ran out before their work ended.
     pub fn leases_lost(&self) -> u64 {

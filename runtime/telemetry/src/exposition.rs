@@ -11,6 +11,7 @@ use crate::databases::{DatabaseMetrics, StatementOutcome};
 use crate::instrument::{BOUNDS_US, Histogram};
 use crate::names::{self, Kind, Metric};
 use crate::process::{ProcessMetrics, resident_bytes};
+use crate::seats::{SeatRefused, TenantSeats};
 
 /// Writes a page. Families come one after another; within one, samples in label order.
 #[derive(Default)]
@@ -129,8 +130,9 @@ pub(crate) fn calls(page: &mut Page, all: &[Arc<CallMetrics>]) {
 /// Databases.
 pub(crate) fn databases(page: &mut Page, all: &[Arc<DatabaseMetrics>]) {
     type Read<V> = fn(&DatabaseMetrics) -> V;
-    let gauges: [(&Metric, Read<i64>); 5] = [
+    let gauges: [(&Metric, Read<i64>); 6] = [
         (names::SEATS, |database| database.seats.value()),
+        (names::SEAT_LIMIT, |database| database.seat_limit.value()),
         (names::SEATS_IN_USE, |database| database.seats_in_use.value()),
         (names::SEATS_ENDING, |database| database.ending.value()),
         (names::CONNECTIONS_IDLE, |database| database.idle.value()),
@@ -146,6 +148,7 @@ pub(crate) fn databases(page: &mut Page, all: &[Arc<DatabaseMetrics>]) {
     for database in all {
         page.histogram(names::WAIT_SECONDS, &[&database.name], &database.wait_seconds);
     }
+    tenants(page, all);
     page.family(names::STATEMENTS);
     for database in all {
         for outcome in StatementOutcome::ALL {
@@ -166,6 +169,34 @@ pub(crate) fn databases(page: &mut Page, all: &[Arc<DatabaseMetrics>]) {
         page.family(metric);
         for database in all {
             page.sample(metric, &[&database.name], read(database));
+        }
+    }
+}
+
+/// Tenants at databases.
+fn tenants(page: &mut Page, all: &[Arc<DatabaseMetrics>]) {
+    let tenants: Vec<_> = all.iter().map(|database| (database, database.tenants.all())).collect();
+    let each = || tenants.iter().flat_map(|(database, tenants)| tenants.iter().map(|(name, seats)| (&*database.name, &**name, seats)));
+    type Read = fn(&TenantSeats) -> i64;
+    let gauges: [(&Metric, Read); 2] =
+        [(names::TENANT_SEATS, |seats| seats.held.value()), (names::TENANT_WAITING, |seats| seats.waiting.value())];
+    for (metric, read) in gauges {
+        page.family(metric);
+        for (database, tenant, seats) in each() {
+            page.sample(metric, &[database, tenant], read(seats));
+        }
+    }
+    page.family(names::TENANT_WAIT_SECONDS);
+    for (database, tenant, seats) in each() {
+        page.histogram(names::TENANT_WAIT_SECONDS, &[database, tenant], &seats.wait_seconds);
+    }
+    page.family(names::SEATS_REFUSED);
+    for (database, tenant, seats) in each() {
+        for why in SeatRefused::ALL {
+            match seats.refused[why as usize].value() {
+                0 => {}
+                count => page.sample(names::SEATS_REFUSED, &[database, tenant, why.name()], count),
+            }
         }
     }
 }

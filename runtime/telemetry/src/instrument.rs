@@ -39,6 +39,10 @@ impl Gauge {
     pub fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+    /// Several more.
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(i64::try_from(amount).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
     /// As it is now.
     pub fn set(&self, value: u64) {
         self.0.store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Relaxed);

@@ -19,6 +19,7 @@ mod instrument;
 mod logs;
 pub mod names;
 mod process;
+mod seats;
 mod spans;
 mod throttle;
 mod trace;
@@ -37,6 +38,7 @@ pub use databases::{DatabaseMetrics, StatementOutcome};
 pub use durable::{BUCKETS, DurableMetrics, DurableReport, LANE_SERIES, LaneReport, ResolvedBy, StoreReport, StoreState, Tick};
 pub use instrument::{Counter, Gauge, Histogram};
 pub use process::{CacheMetrics, ProcessMetrics};
+pub use seats::{SEAT_SERIES, SeatRefused};
 pub use trace::TraceContext;
 
 use exposition::Page;

@@ -53,11 +53,16 @@ metrics! {
     REPLY_BYTES "spillgate_reply_bytes_total" Counter ["tenant" "flow"] "Bytes of reply bodies.";
 
     SEATS "spillgate_database_seats" Gauge ["database"] "Most connections this database is given.";
+    SEAT_LIMIT "spillgate_database_seat_limit" Gauge ["database"] "Seats that may be held now: fewer than there are connections while the database is slow.";
     SEATS_IN_USE "spillgate_database_seats_in_use" Gauge ["database"] "Seats that a step holds.";
     SEATS_ENDING "spillgate_database_seats_ending" Gauge ["database"] "Seats that stay taken until the end of a cancelled statement is known.";
     CONNECTIONS_IDLE "spillgate_database_connections_idle" Gauge ["database"] "Open connections that nobody uses.";
     WAITING "spillgate_database_waiting" Gauge ["database"] "Steps that wait for a seat.";
     WAIT_SECONDS "spillgate_database_wait_seconds" Histogram ["database"] "Time a step waited for a seat.";
+    TENANT_SEATS "spillgate_database_tenant_seats" Gauge ["database" "tenant"] "Seats that a tenant holds.";
+    TENANT_WAITING "spillgate_database_tenant_waiting" Gauge ["database" "tenant"] "Steps of a tenant that wait for a seat.";
+    TENANT_WAIT_SECONDS "spillgate_database_tenant_wait_seconds" Histogram ["database" "tenant"] "Time a step of a tenant waited for a seat.";
+    SEATS_REFUSED "spillgate_database_seats_refused_total" Counter ["database" "tenant" "why"] "Steps that were refused a seat: the tenant's line was full, the wait would have been too long, or the line stood for too long.";
     STATEMENTS "spillgate_database_statements_total" Counter ["database" "outcome"] "Statements that ended, by outcome.";
     STATEMENT_SECONDS "spillgate_database_statement_seconds" Histogram ["database"] "Time from a statement's start to its last row.";
     CONNECTS "spillgate_database_connects_total" Counter ["database"] "Connections made.";
@@ -77,6 +82,7 @@ metrics! {
     QUEUE_APPENDED "spillgate_queue_appended_total" Counter ["queue" "tenant"] "Items appended.";
     QUEUE_ENDED "spillgate_queue_ended_total" Counter ["queue" "tenant" "state"] "Items that ended, by final state.";
     QUEUE_UNSERVED "spillgate_queue_unserved" Gauge [] "Items in lanes that wait for a queue, a tenant or a flow that is not configured.";
+    QUEUE_WAIT_SECONDS "spillgate_queue_wait_seconds" Histogram ["queue" "tenant"] "Time from an item's append to its first attempt.";
     LANES_PARKED "spillgate_queue_parked_total" Counter [] "Lanes that stopped because their dead letters were full.";
     LEASES_LOST "spillgate_queue_leases_lost_total" Counter [] "Leases that ran out before their work ended.";
     INTERRUPTED "spillgate_interrupted_writes_total" Counter ["by"] "Writes that were cut off, by what decided their end.";

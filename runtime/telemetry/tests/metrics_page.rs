@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use spillgate_model::Code;
 use spillgate_telemetry::{
-    BUCKETS, CALL_SERIES, DurableReport, LaneReport, ResolvedBy, StatementOutcome, StoreReport, StoreState, Telemetry, TelemetryOptions,
-    Tick, happened, names,
+    BUCKETS, CALL_SERIES, DurableReport, LaneReport, ResolvedBy, SeatRefused, StatementOutcome, StoreReport, StoreState, Telemetry,
+    TelemetryOptions, Tick, happened, names,
 };
 
 fn telemetry() -> Telemetry {
@@ -24,13 +24,17 @@ fn busy() -> Telemetry {
     database.seats.set(16);
     database.seats_in_use.increment();
     database.connects.increment();
-    database.wait_seconds.record(Duration::from_micros(700));
+    database.seat_limit.set(12);
+    database.waited("dispatch-agent", Duration::from_micros(700));
+    database.seat_refused("dispatch-agent", SeatRefused::LineFull);
+    database.tenants_now([("dispatch-agent", 3, 2)].into_iter());
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);
     let (remote, subject) = (std::net::Ipv4Addr::LOCALHOST.into(), "queues/bookings/lanes/dispatch-agent");
     let change = happened::AdminChange { admin: "alice", remote, action: "purge", subject, done: true, outcome: "done" };
     happened::admin_change(&telemetry, &change);
+    telemetry.durable().waited(&"bookings".into(), &"dispatch-agent".into(), Duration::from_millis(40));
     happened::lease_lost(&telemetry, "bookings", "dispatch-agent", "book_trip", "2f-1a");
     happened::interrupted_resolved(&telemetry, "book_trip", "2f-1a", ResolvedBy::Verify, "succeeded");
     happened::schedule_tick(&telemetry, "nightly", Tick::Run);

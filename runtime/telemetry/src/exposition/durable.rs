@@ -51,6 +51,10 @@ pub(crate) fn lanes(page: &mut Page, report: &DurableReport) {
 
 /// What no store keeps.
 pub(crate) fn counts(page: &mut Page, durable: &DurableMetrics) {
+    page.family(names::QUEUE_WAIT_SECONDS);
+    for ((queue, tenant), times) in durable.waits() {
+        page.histogram(names::QUEUE_WAIT_SECONDS, &[&queue, &tenant], &times);
+    }
     for (metric, counter) in [(names::LANES_PARKED, &durable.parked), (names::LEASES_LOST, &durable.leases_lost)] {
         page.family(metric);
         page.sample(metric, &[], counter.value());
