@@ -48,7 +48,7 @@ pub fn load_from(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec<Fa
 /// named where the origin is a default.
 pub fn fault_at(origin: &Origin, server_file: &Path, message: &str) -> Fault {
     let (file, line) = match origin {
-        Origin::Default => (server_file.to_path_buf(), 1),
+        Origin::Default | Origin::Override => (server_file.to_path_buf(), 1),
         Origin::File { path, line } => (path.to_path_buf(), *line),
     };
     Fault { file, line, column: 1, message: message.into() }

@@ -8,6 +8,7 @@
 
 mod cron;
 mod durable;
+mod isolation;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +25,7 @@ pub use cron::Cron;
 pub use durable::{
     EmitStep, IdempotencyPlan, KeyNeed, QueueCut, QueuePlan, QueuedPlan, RecordPlan, SchedulePlan, System, UniquePlan, When, WhenFull,
 };
+pub use isolation::{BreakerPlan, DEFAULT_REPEAT_BUDGET, RunPlan, SeatShare, Shed};
 
 /// Where something stands: shown by `explain`, faults and the admin face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Origin {
         /// From 1.
         line: usize,
     },
+    /// Set by an operator while running.
+    Override,
 }
 
 impl fmt::Display for Origin {
@@ -44,6 +48,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Default => out.write_str("default"),
             Origin::File { path, line } => write!(out, "{}:{line}", path.display()),
+            Origin::Override => out.write_str("override"),
         }
     }
 }
@@ -158,6 +163,11 @@ pub struct DatabasePlan {
     pub on_connect: Vec<String>,
     /// Most connections, read and write sessions together.
     pub pool_max: usize,
+    /// Seats that flows never hold whose estimate is over 250 ms, or that are not yet measured: fewer than `pool_max`.
+    pub fast_only: usize,
+    pub shed: Shed,
+    /// `None`: written `breaker = "off"`.
+    pub breaker: Option<BreakerPlan>,
     /// Most waiting calls per tenant.
     pub line: usize,
     pub idle: Duration,
@@ -179,12 +189,23 @@ pub struct TenantPlan {
     pub in_flight: Limit<u64>,
     pub memory: Limit<u64>,
     pub queued: QueuedPlan,
+    /// Share of the seats against other tenants: 1 to 1,000.
+    pub weight: Limit<u32>,
+    /// In the order of [`Plan::databases`]: see [`TenantPlan::seats_of`].
+    pub seats: Vec<SeatShare>,
+    /// What repeats of failing calls draw from; `calls == u64::MAX`: unlimited.
+    pub repeat_budget: Limit<Rate>,
+    pub run: RunPlan,
     /// Patterns of flow names; `*` matches all. Use [`TenantPlan::may_call`].
     pub flows: Vec<String>,
     pub origin: Origin,
 }
 
 impl TenantPlan {
+    /// What it has of the seats of that database (index into [`Plan::databases`]).
+    pub fn seats_of(&self, database: usize) -> &SeatShare {
+        &self.seats[database]
+    }
     /// Whether this tenant may call that flow.
     pub fn may_call(&self, flow: &str) -> bool {
         self.flows.iter().any(|pattern| matches(pattern, flow))
@@ -205,7 +226,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// A tenant's class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Class {
     Control,
@@ -232,6 +253,8 @@ pub struct Flow {
     pub http: Option<Endpoint>,
     pub effect: Effect,
     pub deadline: Limit<Duration>,
+    /// Written in the flow; else that of the database of its first `sql` step. `None`: that is off, or there is no `sql` step.
+    pub breaker: Option<BreakerPlan>,
     pub cache: Option<CachePlan>,
     pub page: Option<PagePlan>,
     pub inputs: Arc<[Input]>,

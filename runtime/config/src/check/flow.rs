@@ -109,6 +109,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
         http: endpoint.map(|endpoint| Endpoint { method: endpoint.method, path: endpoint.path }),
         effect: if writes { Effect::Write } else { Effect::Read },
         deadline: table.time("deadline").into_limit(),
+        breaker: proven.iter().any(|(step, _)| matches!(step.action, Action::Sql(_))).then(crate::plan::BreakerPlan::default),
         cache,
         page,
         steps: proven.into_iter().map(|(step, _)| step).collect(),

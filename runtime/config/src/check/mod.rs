@@ -176,7 +176,7 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     let server = server::server(&mut checker, &roots);
     let admins = tenant::admins(&mut checker, &roots);
     let (databases, known) = database::databases(&mut checker, &roots);
-    let tenants = tenant::tenants(&mut checker, &roots, &server);
+    let tenants = tenant::tenants(&mut checker, &roots, &server, &databases);
     tenant::check_keys(&mut checker, &roots, &server);
     let queues = queue::queues(&mut checker, &roots);
     let world =

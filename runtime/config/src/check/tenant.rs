@@ -11,7 +11,9 @@ use spillgate_model::{Type, Value};
 use crate::fault::did_you_mean;
 use crate::keys::server::CLASSES;
 use crate::place::{Located, Place, Setting};
-use crate::plan::{Admin, Class, Flow, Limit, QueuedPlan, ServerPlan, TenantPlan};
+use crate::plan::{
+    Admin, Class, DEFAULT_REPEAT_BUDGET, DatabasePlan, Flow, Limit, Origin, QueuedPlan, RunPlan, SeatShare, ServerPlan, TenantPlan,
+};
 use crate::raw::{Raw, printable};
 use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
@@ -68,7 +70,7 @@ pub(crate) fn check_keys(checker: &mut Checker<'_>, roots: &Roots, server: &Serv
     }
 }
 
-pub(crate) fn tenants(checker: &mut Checker<'_>, roots: &Roots, server: &ServerPlan) -> Vec<TenantPlan> {
+pub(crate) fn tenants(checker: &mut Checker<'_>, roots: &Roots, server: &ServerPlan, databases: &[DatabasePlan]) -> Vec<TenantPlan> {
     let classes = roots.named("class");
     for (name, _) in &classes {
         if !CLASSES.contains(&&*name.value) {
@@ -80,7 +82,7 @@ pub(crate) fn tenants(checker: &mut Checker<'_>, roots: &Roots, server: &ServerP
     if let Some((name, _)) = written.get(TENANTS) {
         checker.faults.add(&name.place, format!("more than {TENANTS} tenants"));
     }
-    written.into_iter().take(TENANTS).map(|(name, table)| tenant(checker, name, table, &classes, server)).collect()
+    written.into_iter().take(TENANTS).map(|(name, table)| tenant(checker, name, table, &classes, server, databases)).collect()
 }
 
 fn tenant(
@@ -89,6 +91,7 @@ fn tenant(
     table: &Table,
     classes: &[&(Located<String>, Table)],
     server: &ServerPlan,
+    databases: &[DatabasePlan],
 ) -> TenantPlan {
     check_name(checker, "a tenant", &name.value, Naming::Free, &name.place);
     let class_name = table.text("class").value;
@@ -121,6 +124,10 @@ fn tenant(
         in_flight: unlimited_count(in_flight),
         memory: memory.into_limit(),
         queued,
+        weight: Limit { value: 1, origin: Origin::Default },
+        seats: databases.iter().map(|database| SeatShare::of_pool(database.pool_max)).collect(),
+        repeat_budget: Limit { value: DEFAULT_REPEAT_BUDGET, origin: Origin::Default },
+        run: RunPlan::default(),
         flows: flows.into_iter().map(|pattern| pattern.value).collect(),
         origin: name.place.origin(),
     }

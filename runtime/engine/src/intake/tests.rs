@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
-use spillgate_config::plan::{Class, Effect, Endpoint, Limit, Origin, PageKey, PagePlan, QueuedPlan};
+use spillgate_config::plan::{Class, DEFAULT_REPEAT_BUDGET, Effect, Endpoint, Limit, Origin, PageKey, PagePlan, QueuedPlan, RunPlan};
 use spillgate_model::units::Rate;
 
 use super::*;
@@ -25,6 +25,7 @@ fn flow(method: &'static str, path: &str, inputs: Vec<Input>) -> Flow {
         schedule: None,
         effect: Effect::Read,
         deadline: limit(Duration::from_secs(1)),
+        breaker: None,
         cache: None,
         page: None,
         inputs: inputs.into(),
@@ -47,6 +48,10 @@ fn tenant() -> TenantPlan {
         in_flight: limit(1),
         queued: QueuedPlan::default(),
         memory: limit(1),
+        weight: limit(1),
+        seats: Vec::new(),
+        repeat_budget: limit(DEFAULT_REPEAT_BUDGET),
+        run: RunPlan::default(),
         flows: vec!["*".into()],
         origin: Origin::Default,
     }

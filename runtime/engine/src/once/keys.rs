@@ -81,6 +81,7 @@ mod tests {
             http: None,
             effect: Effect::Write,
             deadline: Limit { value: Duration::from_secs(1), origin: Origin::Default },
+            breaker: None,
             cache: None,
             page: None,
             inputs: inputs.iter().map(|name| Input::new(name, Type::Text)).collect(),
