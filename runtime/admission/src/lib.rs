@@ -11,7 +11,9 @@
 mod budget;
 mod gate;
 mod rate;
+pub mod seats;
 
 pub use budget::{Budget, Reservation};
 pub use gate::{PayloadMemory, Permit, TenantGate, TenantLimits};
 pub use rate::RateLimiter;
+pub use seats::FairSeats;
