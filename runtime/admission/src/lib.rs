@@ -8,12 +8,17 @@
 //!
 //! It refuses: waiting, clocks, anything about HTTP.
 
+mod breaker;
 mod budget;
 mod gate;
 mod rate;
+mod retries;
+mod window;
 pub mod seats;
 
+pub use breaker::{Breaker, BreakerLimits, BreakerState, BreakerStatus, LONGEST_COOL_DOWN, Outage, Pass, Said, Shut};
 pub use budget::{Budget, Reservation};
 pub use gate::{PayloadMemory, Permit, TenantGate, TenantLimits};
 pub use rate::RateLimiter;
+pub use retries::{Retry, RetryBudget, RetryLimits};
 pub use seats::FairSeats;

@@ -1,0 +1,328 @@
+//! The breaker of one database, or of one flow on it: whether it is asked at all while it does not answer well.
+//!
+//! `closed -> open -> half open -> closed | open`. Closed, everything passes and is counted. Open, nothing does, for a cool-down. Then it
+//! is half open: a few calls pass as probes, and what they say decides.
+//!
+//! Invariants
+//! 1. What says nothing about the other side never counts: refusals of ours, faults of callers, hang-ups ([`Said::Nothing`]).
+//! 2. At most `probes` probes are out at once, and the place of one is free again however it ends: told, or after `probe_limit` (case E2).
+//! 3. What began before an opening or a closing tells nothing after it, a probe that lost its place neither.
+//! 4. Under calls it is never stuck: a good answer to a probe closes it, and there is a probe after each cool-down.
+//! 5. A cool-down is at most a sixteenth of the outage so far, where that is more than `cool_down`, and never above [`LONGEST_COOL_DOWN`]:
+//!    what was down for half a minute is asked again every two seconds, so that recovery is seen in a fraction of the time that was lost.
+//!
+//! Closed, it costs a load to enter and one exchange to tell; the lock is taken by openings, closings and what comes between.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::window::{Counts, Window};
+
+/// The longest time without a probe, unless `cool_down` itself is longer.
+pub const LONGEST_COOL_DOWN: Duration = Duration::from_secs(30);
+/// Of an outage so far, the part that a cool-down may last.
+const PART_OF_OUTAGE: u32 = 16;
+
+/// When it opens, and how it is probed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerLimits {
+    /// How long calls are counted.
+    pub window: Duration,
+    /// With fewer calls in the window it does not open.
+    pub min_calls: u64,
+    /// The share of good answers below which it opens.
+    pub open_below: f64,
+    /// Probes at once, and good ones that close it.
+    pub probes: u32,
+    /// How long a probe keeps its place at the most.
+    pub probe_limit: Duration,
+    /// The first cool-down, and the shortest.
+    pub cool_down: Duration,
+}
+
+/// How a breaker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Everything passes.
+    Closed,
+    /// Nothing passes.
+    Open,
+    /// Probes pass.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// All of them.
+    pub const ALL: &'static [BreakerState] = &[BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen];
+
+    /// The word in pages and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            BreakerState::Closed => "closed",
+            BreakerState::Open => "open",
+            BreakerState::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// What a call says about the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It did the work.
+    Well,
+    /// It did not, and that is its fault.
+    Ill,
+    /// It was not even asked, because others had just found that it does not answer: as [`Said::Ill`], but no end of a probe.
+    IllByOthers,
+    /// Nothing.
+    Nothing,
+}
+
+/// The right to ask once. Told with [`Breaker::told`]; one that never is costs a probe its place for a while, and nothing else.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what the call says must be told"]
+pub struct Pass {
+    turn: u32,
+    probe: Option<u64>,
+    /// With this call the breaker is half open.
+    pub half_opened: bool,
+}
+
+impl Pass {
+    /// Whether much depends on this call.
+    pub fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+}
+
+/// It does not let the call pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shut {
+    /// When to come again. There is a probe to be made then, if nobody was faster.
+    pub retry_after: Duration,
+}
+
+/// An outage as it is kept across a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// How long it has lasted.
+    pub lasted: Duration,
+    /// How long nobody may ask still.
+    pub cool_down: Duration,
+}
+
+/// How a breaker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerStatus {
+    /// How it stands.
+    pub state: BreakerState,
+    /// Of one that is not closed.
+    pub outage: Option<Outage>,
+    /// Probes that are out.
+    pub probes: usize,
+    /// Calls counted in the window, and how many of them failed.
+    pub calls: u64,
+    /// Of those, the failed ones.
+    pub failures: u64,
+}
+
+/// A breaker. Limits and time are passed in.
+#[derive(Debug, Default)]
+pub struct Breaker {
+    /// Counts openings and closings: closed where it is even.
+    turn: AtomicU32,
+    window: Window,
+    opened: Mutex<Opened>,
+}
+
+/// Means something only while the breaker is not closed.
+#[derive(Debug, Default)]
+struct Opened {
+    since: Duration,
+    /// How long the outage had lasted then, before a restart.
+    before: Duration,
+    /// Nothing passes before.
+    until: Duration,
+    probing: bool,
+    probes: Vec<Probe>,
+    /// Good answers of probes.
+    good: u32,
+    /// Of the last probe.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Probe {
+    number: u64,
+    since: Duration,
+}
+
+impl Breaker {
+    /// Whether a call may ask now. Counted when it is told.
+    pub fn enter(&self, limits: &BreakerLimits, now: Duration) -> Result<Pass, Shut> {
+        let turn = self.turn.load(Ordering::Acquire);
+        if is_closed(turn) {
+            return Ok(Pass { turn, probe: None, half_opened: false });
+        }
+        let mut opened = self.lock();
+        let turn = self.turn.load(Ordering::Acquire);
+        if is_closed(turn) {
+            return Ok(Pass { turn, probe: None, half_opened: false });
+        }
+        if let Some(shut) = opened.shut(limits, now) {
+            return Err(shut);
+        }
+        opened.probes.retain(|probe| probe.is_out(limits, now));
+        opened.number += 1;
+        let probe = Probe { number: opened.number, since: now };
+        let half_opened = !std::mem::replace(&mut opened.probing, true);
+        let pass = Pass { turn, probe: Some(probe.number), half_opened };
+        opened.probes.push(probe);
+        Ok(pass)
+    }
+
+    /// Whether a call would be refused now. Takes no place: others may be faster.
+    pub fn refuses(&self, limits: &BreakerLimits, now: Duration) -> Option<Shut> {
+        if is_closed(self.turn.load(Ordering::Acquire)) {
+            return None;
+        }
+        let opened = self.lock();
+        if is_closed(self.turn.load(Ordering::Acquire)) { None } else { opened.shut(limits, now) }
+    }
+
+    /// What a call said. Answers how the breaker stands now, if that changed it.
+    pub fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+        match pass.probe {
+            Some(number) => self.probed(pass.turn, number, said, limits, now),
+            None if pass.turn != self.turn.load(Ordering::Acquire) => None,
+            None => self.counted(said, limits, now),
+        }
+    }
+
+    /// How it is.
+    pub fn status(&self, limits: &BreakerLimits, now: Duration) -> BreakerStatus {
+        let opened = self.lock();
+        let closed = is_closed(self.turn.load(Ordering::Acquire));
+        let counted = self.window.sum(limits.window, now);
+        let outage = Outage { lasted: opened.lasted(now), cool_down: opened.until.saturating_sub(now) };
+        BreakerStatus {
+            state: match (closed, opened.until > now) {
+                (true, _) => BreakerState::Closed,
+                (false, true) => BreakerState::Open,
+                (false, false) => BreakerState::HalfOpen,
+            },
+            outage: (!closed).then_some(outage),
+            probes: if closed { 0 } else { opened.probes.iter().filter(|probe| probe.is_out(limits, now)).count() },
+            calls: counted.all(),
+            failures: counted.ill,
+        }
+    }
+
+    /// Opens one that was open before a restart, unless it has been told better or worse since.
+    pub fn restore(&self, outage: Outage, limits: &BreakerLimits, now: Duration) {
+        let mut opened = self.lock();
+        let turn = self.turn.load(Ordering::Acquire);
+        if turn == 0 && self.window.sum(limits.window, now).well == 0 {
+            let until = now + outage.cool_down.min(cool_down(outage.lasted, limits));
+            *opened = Opened { since: now, before: outage.lasted, until, ..Opened::default() };
+            self.turn.store(turn + 1, Ordering::Release);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Opened> {
+        // Every change under the lock is whole before anything can panic.
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call of a closed breaker.
+    fn counted(&self, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+        match said {
+            Said::Nothing => return None,
+            Said::Well => {
+                self.window.add(Counts::WELL, limits.window, now);
+                return None;
+            }
+            Said::Ill | Said::IllByOthers => self.window.add(Counts::ILL, limits.window, now),
+        };
+        if !is_ill(self.window.sum(limits.window, now), limits) {
+            return None;
+        }
+        let mut opened = self.lock();
+        let turn = self.turn.load(Ordering::Acquire);
+        if !is_closed(turn) {
+            return None;
+        }
+        *opened = Opened { since: now, until: now + limits.cool_down, number: opened.number, ..Opened::default() };
+        self.turn.store(turn.wrapping_add(1), Ordering::Release);
+        Some(BreakerState::Open)
+    }
+
+    fn probed(&self, turn: u32, number: u64, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+        let mut opened = self.lock();
+        if turn != self.turn.load(Ordering::Acquire) {
+            return None;
+        }
+        // One that lost its place is not listened to.
+        let place = opened.probes.iter().position(|probe| probe.number == number && probe.is_out(limits, now))?;
+        opened.probes.swap_remove(place);
+        match said {
+            Said::Nothing | Said::IllByOthers => None,
+            Said::Ill => {
+                let until = now + cool_down(opened.lasted(now), limits);
+                *opened = Opened { since: opened.since, before: opened.before, until, number: opened.number, ..Opened::default() };
+                Some(BreakerState::Open)
+            }
+            Said::Well => {
+                opened.good += 1;
+                (opened.good >= limits.probes.max(1)).then(|| {
+                    // What was counted before the outage is of another time.
+                    self.window.clear();
+                    self.turn.store(turn.wrapping_add(1), Ordering::Release);
+                    BreakerState::Closed
+                })
+            }
+        }
+    }
+}
+
+impl Opened {
+    fn lasted(&self, now: Duration) -> Duration {
+        self.before + now.saturating_sub(self.since)
+    }
+    fn shut(&self, limits: &BreakerLimits, now: Duration) -> Option<Shut> {
+        if self.until > now {
+            return Some(Shut { retry_after: self.until - now });
+        }
+        let out = self.probes.iter().filter(|probe| probe.is_out(limits, now));
+        if out.clone().count() < limits.probes.max(1) as usize {
+            return None;
+        }
+        // Most likely the probe ends much sooner than it must.
+        let longest = out.map(|probe| probe.since + limits.probe_limit - now).min();
+        Some(Shut { retry_after: limits.cool_down.min(longest.unwrap_or(limits.cool_down)) })
+    }
+}
+
+impl Probe {
+    fn is_out(&self, limits: &BreakerLimits, now: Duration) -> bool {
+        self.since + limits.probe_limit > now
+    }
+}
+
+fn is_closed(turn: u32) -> bool {
+    turn.is_multiple_of(2)
+}
+
+// Counts are far below 2^52.
+#[allow(clippy::cast_precision_loss)]
+fn is_ill(counted: Counts, limits: &BreakerLimits) -> bool {
+    counted.all() >= limits.min_calls.max(1) && (counted.well as f64) < limits.open_below * counted.all() as f64
+}
+
+fn cool_down(outage: Duration, limits: &BreakerLimits) -> Duration {
+    (outage / PART_OF_OUTAGE).clamp(limits.cool_down, LONGEST_COOL_DOWN.max(limits.cool_down))
+}
+
+#[cfg(test)]
+mod tests;
