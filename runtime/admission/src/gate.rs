@@ -1,13 +1,23 @@
-//! The gate of one tenant: rate, then in flight, then memory, in one permit.
+//! The gate of one tenant: rate, run, in flight, memory, asked in that order and given out as one permit.
+//!
+//! Invariants
+//! 1. A refusal gives back what was taken before it: at the gate at once, behind it by [`Permit::give_back`].
+//! 2. Calls that name no run touch no table of runs; a gate at rest takes no lock.
+//! 3. Control (looking at a job, cancelling it) is counted apart: work never stands in its way, and it has its own caps.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use spillgate_model::units::Rate;
 use spillgate_model::{Code, Refusal};
 
 use crate::budget::{Budget, Reservation};
+use crate::pace::Pace;
 use crate::rate::RateLimiter;
+use crate::recovery::{Cause, Recovery};
+use crate::repeat::Repeats;
+use crate::run::{RunLimits, RunPlace, Runs, check_depth};
 
 /// Limits in force for a tenant at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +28,26 @@ pub struct TenantLimits {
     pub in_flight: u64,
     /// Bytes of payloads at once.
     pub memory: u64,
+    /// Repeats of calls that have just failed.
+    pub repeat_budget: Rate,
+    /// Of each of its runs.
+    pub run: RunLimits,
 }
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        TenantLimits {
+            rate: Rate { calls: 6_000, period: Duration::from_secs(60), burst: 6_000 },
+            in_flight: 64,
+            memory: 64 << 20,
+            repeat_budget: Rate { calls: 1, period: Duration::from_secs(1), burst: 20 },
+            run: RunLimits::default(),
+        }
+    }
+}
+
+/// Looks at jobs, and wishes to cancel them, that a tenant may have open at once.
+const CONTROL_AT_ONCE: u64 = 256;
 
 /// What a tenant has taken. Outlives reloads; limits are passed in.
 #[derive(Debug, Default)]
@@ -26,11 +55,34 @@ pub struct TenantGate {
     rate: RateLimiter,
     in_flight: Arc<Budget>,
     memory: Arc<Budget>,
+    pace: Pace,
+    runs: Arc<Runs>,
+    repeats: Repeats,
+    recovery: Recovery,
+    control_rate: RateLimiter,
+    control: Arc<Budget>,
 }
 
-/// The right to do one call. Dropping it gives everything back but the rate.
+/// A call at the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Entering<'a> {
+    /// The run it names.
+    pub run: Option<&'a Arc<str>>,
+    /// Hops it has behind it, where it says so.
+    pub depth: Option<u64>,
+    /// Bytes it may need.
+    pub memory: u64,
+    /// Monotonic time since the clock's start.
+    pub now: Duration,
+}
+
+/// The right to do one call. Dropping it gives everything back but what the call used up: rate, and a call of its run.
 #[derive(Debug)]
 pub struct Permit {
+    gate: Arc<TenantGate>,
+    rate: Rate,
+    given_back: AtomicBool,
+    run: Option<RunPlace>,
     _in_flight: Reservation,
     memory: PayloadMemory,
 }
@@ -45,6 +97,27 @@ impl Permit {
         self.memory.tenant.shrink_to(bytes);
         self.memory.server.shrink_to(bytes);
     }
+    /// The call was refused before any work was done for it: it costs neither rate nor a call of its run (case E1). Once.
+    pub fn give_back(&self) {
+        if self.given_back.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.gate.rate.give_back(self.rate);
+        if let Some(run) = &self.run {
+            run.give_back();
+        }
+    }
+    /// The call is a repeat of one that has just failed: draws on its run's retries, then on the tenant's budget.
+    pub fn repeat(&self, limits: &TenantLimits, now: Duration) -> Result<(), Refusal> {
+        if let Some(run) = &self.run {
+            run.retry(&limits.run)?;
+        }
+        self.gate.repeats.draw(limits.repeat_budget, now).inspect_err(|_| {
+            if let Some(run) = &self.run {
+                run.give_back_retry();
+            }
+        })
+    }
 }
 
 /// The memory of one call, in its tenant's share and in the server's. Dropping it gives it back.
@@ -54,44 +127,58 @@ pub struct PayloadMemory {
     server: Reservation,
 }
 
-/// How long a caller over its in-flight or memory limit is told to wait: about one call's time.
-const BUSY_RETRY_AFTER: Duration = Duration::from_millis(250);
-
 impl TenantGate {
-    /// Asks in the order of the contract: rate, in flight, memory (tenant's share, then the server's).
+    /// Asks in the order of the contract: rate, run, in flight, memory (tenant's share, then the server's).
     pub fn enter(
-        &self,
+        self: &Arc<Self>,
         limits: &TenantLimits,
-        memory: u64,
+        call: &Entering<'_>,
         server: &Arc<Budget>,
         server_limit: u64,
-        now: Duration,
     ) -> Result<Permit, Refusal> {
-        self.take_rate(limits, now)?;
-        self.reserve(limits, memory, server, server_limit).inspect_err(|_| self.give_back_rate(limits))
+        self.rate.take(limits.rate, call.now).map_err(|wait| rate_exceeded(limits, wait))?;
+        self.behind_rate(limits, call, server, server_limit).inspect_err(|_| self.rate.give_back(limits.rate))
     }
 
-    /// Asks for the rate alone.
-    pub fn take_rate(&self, limits: &TenantLimits, now: Duration) -> Result<(), Refusal> {
-        self.rate.take(limits.rate, now).map_err(|wait| {
-            Refusal::new(Code::RateExceeded, format!("More than {} calls.", limits.rate))
-                .policy("rate", limits.rate.calls, limits.rate.calls)
-                .retry_after(wait)
+    fn behind_rate(
+        self: &Arc<Self>,
+        limits: &TenantLimits,
+        call: &Entering<'_>,
+        server: &Arc<Budget>,
+        server_limit: u64,
+    ) -> Result<Permit, Refusal> {
+        if let Some(depth) = call.depth {
+            check_depth(depth, &limits.run)?;
+        }
+        let run = match call.run {
+            Some(run) => Some(self.runs.enter(run, &limits.run, call.now).map_err(|refusal| self.timed(refusal, call.now))?),
+            None => None,
+        };
+        let behind_run = || {
+            let in_flight = self.reserve_place(limits)?;
+            Ok((in_flight, self.reserve_memory(limits, call.memory, server, server_limit)?))
+        };
+        let (in_flight, memory) = behind_run().map_err(|refusal| {
+            if let Some(run) = &run {
+                run.give_back();
+            }
+            self.timed(refusal, call.now)
+        })?;
+        Ok(Permit { gate: self.clone(), rate: limits.rate, given_back: AtomicBool::new(false), run, _in_flight: in_flight, memory })
+    }
+
+    fn reserve_place(&self, limits: &TenantLimits) -> Result<Reservation, Refusal> {
+        self.in_flight.reserve(1, limits.in_flight).map_err(|used| {
+            Refusal::new(Code::InFlightExceeded, format!("{used} calls are running.")).policy("in_flight", limits.in_flight, used)
         })
     }
 
-    /// Gives the rate of one call back: it was refused later, before any work was done for it (case E1).
-    pub fn give_back_rate(&self, limits: &TenantLimits) {
-        self.rate.give_back(limits.rate);
-    }
-
-    fn reserve(&self, limits: &TenantLimits, memory: u64, server: &Arc<Budget>, server_limit: u64) -> Result<Permit, Refusal> {
-        let in_flight = self.in_flight.reserve(1, limits.in_flight).map_err(|used| {
-            Refusal::new(Code::InFlightExceeded, format!("{used} calls are running."))
-                .policy("in_flight", limits.in_flight, used)
-                .retry_after(BUSY_RETRY_AFTER)
-        })?;
-        Ok(Permit { _in_flight: in_flight, memory: self.reserve_memory(limits, memory, server, server_limit)? })
+    /// When to come back: when a place that is taken now will have changed hands.
+    fn timed(&self, refusal: Refusal, now: Duration) -> Refusal {
+        if !refusal.retryable {
+            return refusal;
+        }
+        refusal.retry_after(self.pace.turn(self.in_flight.used(), now))
     }
 
     /// Asks for memory alone: the tenant's share, then the server's.
@@ -103,11 +190,49 @@ impl TenantGate {
         server_limit: u64,
     ) -> Result<PayloadMemory, Refusal> {
         let full = |name: &'static str, limit: u64, used: u64| {
-            Refusal::new(Code::MemoryFull, "The memory for results is in use.").policy(name, limit, used).retry_after(BUSY_RETRY_AFTER)
+            let refusal = Refusal::new(Code::MemoryFull, "The memory for results is in use.").policy(name, limit, used);
+            refusal.retry_after(self.pace.mean())
         };
         let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
         let server = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
         Ok(PayloadMemory { tenant, server })
+    }
+
+    /// Asks for what control needs: as often as calls, counted apart from them, and so many at once.
+    pub fn enter_control(&self, limits: &TenantLimits, now: Duration) -> Result<Reservation, Refusal> {
+        self.control_rate.take(limits.rate, now).map_err(|wait| rate_exceeded(limits, wait))?;
+        self.control.reserve(1, CONTROL_AT_ONCE).map_err(|used| {
+            self.control_rate.give_back(limits.rate);
+            Refusal::new(Code::InFlightExceeded, format!("{used} jobs are being looked at.")).policy("control", CONTROL_AT_ONCE, used)
+        })
+    }
+
+    /// A call that was let in ended after so long.
+    pub fn ended(&self, took: Duration) {
+        self.pace.ended(took);
+    }
+    /// What failed lately.
+    pub fn repeats(&self) -> &Repeats {
+        &self.repeats
+    }
+    /// Its runs.
+    pub fn runs(&self) -> &Arc<Runs> {
+        &self.runs
+    }
+
+    /// A call failed for a cause that may pass: of this run, or of those that name none.
+    pub fn met(&self, run: Option<&str>, cause: Cause) {
+        match run {
+            Some(run) => self.runs.met(run, cause),
+            None => self.recovery.met(cause),
+        }
+    }
+    /// A call succeeded: what it shows to have passed, told once.
+    pub fn passed(&self, run: Option<&str>, shows: impl Fn(&Cause) -> bool) -> Vec<Cause> {
+        match run {
+            Some(run) => self.runs.passed(run, shows),
+            None => self.recovery.passed(shows),
+        }
     }
 
     /// Calls that the rate would let through at once.
@@ -124,45 +249,10 @@ impl TenantGate {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limits() -> TenantLimits {
-        TenantLimits { rate: Rate { calls: 2, period: Duration::from_secs(60), burst: 2 }, in_flight: 1, memory: 100 }
-    }
-
-    #[test]
-    fn e1_refused_calls_give_back_all_they_took() {
-        let (gate, server) = (TenantGate::default(), Arc::new(Budget::default()));
-        let enter = |memory| gate.enter(&limits(), memory, &server, 1_000, Duration::ZERO);
-        let first = enter(10).expect("A runs");
-        assert_eq!(enter(10).expect_err("B is refused").code, Code::InFlightExceeded);
-        drop(first);
-        assert_eq!(enter(101).expect_err("over its memory").code, Code::MemoryFull);
-        drop(enter(100).expect("C passes"));
-        assert_eq!(enter(1).expect_err("the third in a minute").code, Code::RateExceeded);
-        assert_eq!((gate.in_flight(), gate.memory(), server.used()), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_call_that_needs_less_gives_back_the_rest_once() {
-        let (gate, server) = (TenantGate::default(), Arc::new(Budget::default()));
-        let permit = gate.enter(&limits(), 90, &server, 1_000, Duration::ZERO).expect("it runs");
-        for (bytes, left) in [(40, 40), (40, 40), (70, 40), (0, 0)] {
-            permit.shrink_memory(bytes);
-            assert_eq!((gate.memory(), server.used()), (left, left), "{bytes}");
-        }
-        drop(permit);
-        assert_eq!((gate.in_flight(), gate.memory(), server.used()), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_lowered_limit_refuses_and_evicts_nothing() {
-        let budget = Arc::new(Budget::default());
-        let held: Vec<_> = (0..5).map(|_| budget.reserve(1, 5).expect("below the limit")).collect();
-        assert_eq!(budget.reserve(1, 2).expect_err("above the lowered limit"), 5);
-        drop(held);
-        assert!(budget.reserve(2, 2).is_ok());
-    }
+fn rate_exceeded(limits: &TenantLimits, wait: Duration) -> Refusal {
+    let refusal = Refusal::new(Code::RateExceeded, format!("More than {} calls.", limits.rate));
+    refusal.policy("rate", limits.rate.calls, limits.rate.calls).retry_after(wait)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use spillgate_admission::{Budget, TenantLimits};
+use spillgate_admission::{Budget, RunLimits, TenantLimits};
 use spillgate_config::Plan;
 use spillgate_config::plan::TenantPlan;
 use spillgate_telemetry::Telemetry;
@@ -129,8 +129,26 @@ fn build(
 fn live_tenant(plan: &TenantPlan, before: Option<&LiveTenant>) -> LiveTenant {
     LiveTenant {
         plan: plan.clone(),
-        limits: TenantLimits { rate: plan.rate.value, in_flight: plan.in_flight.value, memory: plan.memory.value },
+        limits: limits_of(plan),
         gate: before.map(|before| before.gate.clone()).unwrap_or_default(),
+    }
+}
+
+fn limits_of(plan: &TenantPlan) -> TenantLimits {
+    let run = &plan.run;
+    TenantLimits {
+        rate: plan.rate.value,
+        in_flight: plan.in_flight.value,
+        memory: plan.memory.value,
+        repeat_budget: plan.repeat_budget.value,
+        run: RunLimits {
+            live: run.live.value,
+            calls: run.calls.value,
+            in_flight: run.in_flight.value,
+            retries: run.retries.value,
+            depth: run.depth.value,
+            ttl: run.ttl.value,
+        },
     }
 }
 

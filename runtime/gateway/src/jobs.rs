@@ -66,7 +66,7 @@ pub(crate) async fn answer(
     }
     let caller = &view.live.tenants[tenant];
     let now = trail.started.saturating_duration_since(gateway.started);
-    caller.gate.take_rate(&caller.limits, now)?;
+    let _place = caller.gate.enter_control(&caller.limits, now)?;
     if asked == Asked::Cancel {
         let job = gateway.engine.cancel_job(&view.live, tenant, id).await?;
         return Ok(Ended::Job { asked, job, memory: None, waited: None });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use spillgate_admission::{PayloadMemory, Permit};
+use spillgate_admission::{Entering, PayloadMemory, Permit};
 use spillgate_config::plan::{Effect, Flow, KeyNeed};
 use spillgate_engine::{Call, JobView, LiveTenant, Outcome, intake};
 use spillgate_model::{Code, Flowfile, Refusal, Scope};
@@ -104,10 +104,11 @@ impl Admitting<'_> {
         let memory = could_fit(flow, tenant, server_memory, self.head, body_bytes)?;
         // The permit: rate, in flight, memory. It gives back by drop whatever it took.
         let now = trail.started.saturating_duration_since(self.gateway.started);
-        let permit = tenant.gate.enter(&tenant.limits, memory, engine.memory(), server_memory, now)?;
+        let entering = Entering { run: run.as_ref(), depth: self.head.depth.map(u64::from), memory, now };
+        let permit = tenant.gate.enter(&tenant.limits, &entering, engine.memory(), server_memory)?;
         let permit = Arc::new(permit);
         // Room for what the body will become, so that no body is read that could not be kept.
-        let room = self.room(body_bytes).inspect_err(|_| tenant.gate.give_back_rate(&tenant.limits))?;
+        let room = self.room(body_bytes).inspect_err(|_| permit.give_back())?;
         // The deadline, before the body: a slow sender spends its own time. A caller may only shorten it.
         let allowed = self.head.deadline.map_or(flow.deadline.value, |asked| asked.min(flow.deadline.value));
         let deadline = trail.started + allowed;

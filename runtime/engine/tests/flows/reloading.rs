@@ -53,7 +53,8 @@ async fn c9_pools_and_what_tenants_have_taken_outlive_a_reload() {
     world.rows("slow", "{}").await;
     let before = world.engine.live();
     let gate = before.tenants[0].gate.clone();
-    let permit = gate.enter(&before.tenants[0].limits, 1_000, world.engine.memory(), u64::MAX, Duration::ZERO).expect("room");
+    let entering = spillgate_admission::Entering { run: None, depth: None, memory: 1_000, now: Duration::ZERO };
+    let permit = gate.enter(&before.tenants[0].limits, &entering, world.engine.memory(), u64::MAX).expect("room");
     world.reload(&Settings::default(), &[SLOW]).expect("applied");
     let after = world.engine.live();
     assert!(Arc::ptr_eq(&before.databases[0], &after.databases[0]));
