@@ -33,6 +33,8 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `content` at `offset`; after a failure any part of it may be there.
     fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()>;
+    /// Gives back what stands behind so many bytes. Whether that outlives a crash is open.
+    fn cut(&self, bytes: u64) -> io::Result<()>;
     /// Makes everything written so far durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
     /// Lets the system forget what it holds in memory of it beside what is still to be written. After a sync that failed it holds what

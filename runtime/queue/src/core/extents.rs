@@ -63,6 +63,27 @@ impl Extents {
         true
     }
 
+    /// Takes away what of a file lies behind so many extents, if nothing stands there: whether it did.
+    pub(crate) fn shorten_file(&mut self, number: usize, extents: u32) -> bool {
+        let Some(file) = self.files.get_mut(number).and_then(Option::as_mut) else { return false };
+        let kept = extents as usize;
+        if file.uses.len() <= kept || file.uses[kept..].iter().any(|of| *of != Use::Free) {
+            return false;
+        }
+        let gone = (file.uses.len() - kept) as u32;
+        file.uses.truncate(kept);
+        file.next = file.next.min(kept.saturating_sub(1));
+        file.free -= gone;
+        self.free -= u64::from(gone);
+        self.total -= u64::from(gone);
+        true
+    }
+
+    /// How many a file has.
+    pub(crate) fn file_extents(&self, number: usize) -> u64 {
+        self.files.get(number).and_then(Option::as_ref).map_or(0, |file| file.uses.len() as u64)
+    }
+
     fn file(&mut self, position: Position) -> Option<(&mut File, usize)> {
         let (number, index) = ((position / self.per_file) as usize, (position % self.per_file) as usize);
         let file = self.files.get_mut(number)?.as_mut()?;
@@ -102,10 +123,14 @@ impl Extents {
             let numbers = (0..self.files.len()).rev().filter(|number| has_free(&self.files[*number]));
             self.current = numbers.max_by_key(|number| worth(*number))?;
         }
-        let number = self.current;
+        let (number, per_file) = (self.current, self.per_file);
+        let most = if self.is_beyond_limit() { self.most } else { u64::MAX };
         let file = self.files[number].as_mut()?;
         let length = file.uses.len();
-        let index = (file.next..length).chain(0..file.next).find(|index| file.uses[*index] == Use::Free)?;
+        // What the limit has left of it comes first.
+        let within = usize::try_from(most.saturating_sub(number as u64 * u64::from(per_file))).unwrap_or(length).min(length);
+        let next = file.next.min(within);
+        let index = (next..within).chain(0..next).chain(within..length).find(|index| file.uses[*index] == Use::Free)?;
         file.next = (index + 1) % length;
         file.uses[index] = Use::Held;
         file.free -= 1;
@@ -128,7 +153,7 @@ impl Extents {
     }
     /// Whether an extent is in a file that is to be given back.
     pub(crate) fn lies_beyond(&self, position: Position) -> bool {
-        self.is_beyond_limit() && u64::from(position / self.per_file) * u64::from(self.per_file) >= self.most
+        self.is_beyond_limit() && u64::from(position) >= self.most
     }
     /// Extents that lanes may hold together.
     pub(crate) fn usable(&self) -> u64 {

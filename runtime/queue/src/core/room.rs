@@ -151,6 +151,29 @@ impl Core {
         }
     }
 
+    /// Extents that there must be, whatever the limit is now: all that lanes are charged with and what cleaning needs. Without them
+    /// nothing could be ended, and so nothing ever become free.
+    fn extents_needed(&self) -> u64 {
+        self.claimed + self.cleaning_reserve() + self.extents.quarantined()
+    }
+    /// How many of these are missing, where the limit was lowered or extents cannot be used.
+    pub(crate) fn extents_short(&self) -> u64 {
+        if self.extents.quarantined() == 0 && !self.extents.is_beyond_limit() {
+            return 0;
+        }
+        self.extents_needed().saturating_sub(self.extents.total())
+    }
+    /// Takes away a file beyond the limit that nothing stands in, if all that is needed finds its place without it: whether it did.
+    pub(crate) fn give_back_file(&mut self, number: usize) -> bool {
+        self.extents.total() >= self.extents_needed() + self.extents.file_extents(number) && self.extents.remove_file(number)
+    }
+
+    /// As [`Core::give_back_file`], of what a file has more than so many extents.
+    pub(crate) fn give_back_end(&mut self, number: usize, extents: u32) -> bool {
+        let gone = self.extents.file_extents(number).saturating_sub(u64::from(extents));
+        gone > 0 && self.extents.total() >= self.extents_needed() + gone && self.extents.shorten_file(number, extents)
+    }
+
     /// Brings the charge of a lane up to date.
     pub(crate) fn settle(&mut self, lane: usize) {
         let claim = self.lanes[lane].claim();

@@ -200,6 +200,9 @@ impl DiskFile for RealFile {
     fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(content, offset)
     }
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

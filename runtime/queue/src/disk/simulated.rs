@@ -338,6 +338,17 @@ impl DiskFile for SimulatedFile {
         }
     }
 
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.call(CallKind::Remove)?;
+        let file = &mut state.files[self.file];
+        let before = file.content().len();
+        file.cut(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let given_back = before - file.content().len();
+        state.free += given_back as u64;
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
         let failure = state.call(CallKind::Sync)?;

@@ -179,6 +179,34 @@ impl Files {
         self.read_open().keys().rev().copied().take_while(|number| self.wanted(*number) == 0).collect()
     }
 
+    /// Makes a file of at most so many extents beyond the limit.
+    pub(crate) fn make_spare(&self, extents: u64) -> io::Result<(u32, u32)> {
+        let first_beyond = (0..).find(|number| self.wanted(*number) == 0).unwrap_or(0);
+        let number = self.read_open().keys().next_back().map_or(0, |last| last + 1).max(first_beyond);
+        let extents = u32::try_from(extents).unwrap_or(u32::MAX).min(self.per_file);
+        let file = self.disk.create(&file_name(number), u64::from(extents) * EXTENT)?;
+        file.sync().and_then(|()| self.disk.sync_folder())?;
+        self.write_open().insert(number, OpenFile { file, extents });
+        Ok((number, extents))
+    }
+
+    /// The last file within the limit, if it is longer than that: its number, and how many extents it should have.
+    pub(crate) fn too_long(&self) -> Option<(u32, u32)> {
+        let wanted = |number: u32| u32::try_from(self.wanted(number) / EXTENT).unwrap_or(u32::MAX);
+        let open = self.read_open();
+        let last = open.iter().rev().find(|(number, _)| wanted(**number) > 0)?;
+        (last.1.extents > wanted(*last.0)).then(|| (*last.0, wanted(*last.0)))
+    }
+
+    /// Cuts a file off behind so many extents, which nothing needs any more.
+    pub(crate) fn shorten(&self, number: u32, extents: u32) -> io::Result<()> {
+        let mut open = self.write_open();
+        let Some(file) = open.get_mut(&number) else { return Ok(()) };
+        file.file.cut(u64::from(extents) * EXTENT)?;
+        file.extents = extents;
+        Ok(())
+    }
+
     /// Removes a file that nothing needs any more.
     pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
         self.write_open().remove(&number);

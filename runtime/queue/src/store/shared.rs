@@ -27,6 +27,8 @@ pub(crate) const STAGED_KIB: u32 = 32 * 1024;
 const MOST_WAITING: usize = 1 << 16;
 /// Rounds of the writer that a command waits for room in its journal before it gives up.
 const MOST_ROUNDS: u64 = 10_000;
+/// Of these, rounds on end after which nothing had become durable.
+const MOST_IDLE_ROUNDS: u64 = 100;
 
 /// How far the writer is.
 #[derive(Clone, Debug, Default)]
@@ -119,9 +121,14 @@ impl Shared {
     /// As [`Shared::durably`], without waiting for the disk.
     pub(crate) async fn commanded<T>(&self, mut command: impl FnMut(&mut Core) -> Result<T, Refused>) -> Result<T, StoreError> {
         let mut progress = self.progress.subscribe();
+        let (mut committed, mut idle) = (0, 0);
         for _ in 0..MOST_ROUNDS {
             self.open()?;
-            let rounds = progress.borrow_and_update().rounds;
+            let Progress { rounds, committed: now, .. } = *progress.borrow_and_update();
+            (committed, idle) = if now == committed { (now, idle + 1) } else { (now, 0) };
+            if idle > MOST_IDLE_ROUNDS {
+                break;
+            }
             let (done, has_work) = {
                 let mut core = self.core();
                 let done = command(&mut core);

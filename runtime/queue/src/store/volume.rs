@@ -27,10 +27,25 @@ pub(crate) fn look(shared: &Shared, number: u64) {
         let mut core = shared.core();
         made.into_iter().for_each(|(number, extents)| core.extents.add_file(number as usize, extents));
     }
-    for number in shared.files.beyond_limit() {
-        if !shared.core().extents.remove_file(number as usize) || shared.files.remove(number).is_err() {
-            break;
+    let short = shared.core().extents_short();
+    if short > 0 && !shared.files.is_incomplete() {
+        // What waits must be worked on and ended: the little that this takes is taken from beyond the limit and given back.
+        if let Ok((number, extents)) = shared.files.make_spare(short) {
+            shared.core().extents.add_file(number as usize, extents);
         }
+        return;
+    }
+    for number in shared.files.beyond_limit() {
+        if !shared.core().give_back_file(number as usize) || shared.files.remove(number).is_err() {
+            return;
+        }
+    }
+    if let Some((number, extents)) = shared.files.too_long()
+        && shared.files.beyond_limit().is_empty()
+        && shared.core().give_back_end(number as usize, extents)
+    {
+        // Where the system does not take it back, it is not used all the same.
+        let _ = shared.files.shorten(number, extents);
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     last_sync: Duration,
     swept: Option<Instant>,
     looked: Option<Instant>,
+    /// A round in which there was nothing to do was told.
+    idled: Option<Instant>,
 }
 
 impl Writer {
@@ -106,7 +108,10 @@ impl Writer {
             None => false,
         };
         let cleaned = crate::store::cleaner::clean(shared);
-        shared.progress.send_modify(|progress| progress.rounds += 1);
+        // Whoever waits for cleaning and got nothing of it tries again, but not at once.
+        if wrote || cleaned || is_due(&mut self.idled, TICK, shared.by_hand) {
+            shared.progress.send_modify(|progress| progress.rounds += 1);
+        }
         if wrote || cleaned { Round::Done } else { Round::Idle }
     }
 

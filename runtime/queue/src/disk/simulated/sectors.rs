@@ -41,6 +41,13 @@ impl Sectors {
         }
     }
 
+    pub(super) fn cut(&mut self, bytes: usize) {
+        self.content.truncate(bytes);
+        let sectors = self.content.len().div_ceil(SECTOR_BYTES);
+        self.before.retain(|sector, _| *sector < sectors);
+        self.forgotten.retain(|sector, _| *sector < sectors);
+    }
+
     pub(super) fn write(&mut self, content: &[u8], offset: usize) {
         if content.is_empty() {
             return;
