@@ -113,6 +113,8 @@ codes! {
     OutcomeUnknown "outcome_unknown" 504 Flow No "It is not known whether the write happened" "Read the current state first and report what you find; do not repeat the write, which may have happened.";
     Stopped "stopped" 503 Server No "Stopped by an operator" "Stop calling and report that an operator has switched this off; waiting or switching tools will not help.";
     UpstreamError "upstream_error" 502 Flow ByCase "A service behind the flow failed" "If retryable is true, call again a little later; if not, report the problem, for the same call will fail again.";
+    MatchRequired "match_required" 428 Caller No "The version that is changed must be named" "Read the page first and send its ETag as If-Match; without it a change of somebody else could be undone unseen.";
+    ChangedMeanwhile "changed_meanwhile" 412 Caller No "It was changed in the meantime" "Read the page again, decide whether the change is still wanted, and send it with the new ETag.";
     ConfigRefused "config_refused" 422 Caller No "The configuration has faults and was not applied" "Correct the named places and reload; what ran before still runs.";
     Internal "internal" 500 Server No "A fault of this server" "Report the request_id to the operator; the same call will probably fail again.";
 }
