@@ -143,7 +143,7 @@ pub struct Held {
 }
 
 /// Why a call gets no seat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
     /// As many calls of its tenant wait as may.
     LineFull,

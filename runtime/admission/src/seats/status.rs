@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FairSeats;
 use super::asking::Class;
+use super::order::SLOW;
+use super::tenants::Tenant;
 
 /// Why the limit is what it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,4 +71,33 @@ pub struct SeatStatus {
     pub transitions: u64,
     /// The last of them, oldest first.
     pub last_transitions: Vec<Transition>,
+}
+
+impl FairSeats {
+    /// For pages. Not for the path of a call.
+    pub fn status(&self, now: Duration) -> SeatStatus {
+        SeatStatus {
+            limit: self.limit(),
+            reason: self.limit.reason(),
+            in_use: self.in_use(),
+            slow: self.seated.held_at(SLOW),
+            held_back: self.held_back,
+            waiting: self.waiting(),
+            tenants: self.tenants.iter().flat_map(|tenant| seats_of(tenant, now)).collect(),
+            transitions: self.limit.transitions,
+            last_transitions: self.limit.last.iter().copied().collect(),
+        }
+    }
+}
+
+fn seats_of(tenant: &Tenant, now: Duration) -> impl Iterator<Item = TenantSeats> {
+    let used = Class::ALL.into_iter().zip(&tenant.queues).filter(|(_, queue)| queue.held > 0 || queue.waiting() > 0);
+    used.map(move |(class, queue)| TenantSeats {
+        tenant: tenant.name.clone(),
+        class,
+        held: queue.held,
+        waiting: queue.waiting(),
+        oldest_wait: queue.lines.iter().map(|line| line.oldest_wait(now)).max().unwrap_or_default(),
+        standing: queue.lines.iter().any(|line| line.standing.stands() && !line.calls.is_empty()),
+    })
 }

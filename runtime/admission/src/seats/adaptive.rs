@@ -1,0 +1,155 @@
+//! The limit below the pool: a database that is slower than usual for nearly all its tenants gets less to do at once.
+//!
+//! A call earns what such calls usually hold, second by second while it runs, and in full once it is answered. What a tenant's calls
+//! held over what they earned says how many times slower than usual they are: 1 for a flow that is slow by nature, growing for one
+//! that hangs. Not the mean but the lower median of the tenants speaks for the database, so that a tenant whose own statements wait
+//! for a lock takes no seats from those who are well.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::running::Running;
+use super::status::{LimitReason, Transition};
+
+/// Evidence is looked at this often.
+const TICK: Duration = Duration::from_millis(100);
+/// Evidence fades with this time constant, or that of the tenant's usual hold time, within bounds (seconds).
+const MEMORY: (f64, f64) = (0.5, 2.0);
+/// So many times slower than usual: the limit is lowered; it rises again below the second.
+const SLOWED: f64 = 2.0;
+const WELL: f64 = 1.5;
+/// The least a limit keeps of itself per tick, and what it gains.
+const LEAST_KEPT: f64 = 0.6;
+const GAIN: f64 = 0.1;
+const LEAST_GAIN: f64 = 0.5;
+/// Transitions that are kept for pages.
+const KEPT: usize = 16;
+
+/// What a tenant's calls held, and earned, in connection-seconds.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    held: f64,
+    earned: f64,
+    /// What its calls usually hold, smoothed.
+    usual: f64,
+}
+
+impl Evidence {
+    /// Counts what a seat was held for since it was last counted.
+    pub(super) fn count(&mut self, running: &mut Running, now: Duration) {
+        let Some(usual) = running.usual.filter(|_| !running.connecting) else { return };
+        let earned = |until: Duration| until.saturating_sub(running.began).min(usual).as_secs_f64();
+        self.held += now.saturating_sub(running.counted).as_secs_f64();
+        self.earned += earned(now) - earned(running.counted);
+        running.counted = now;
+    }
+    /// A counted call was answered: it has earned the rest.
+    pub(super) fn answered(&mut self, running: &Running) {
+        let Some(usual) = running.usual else { return };
+        self.earned += usual.saturating_sub(running.counted.saturating_sub(running.began)).as_secs_f64();
+        self.usual += (usual.as_secs_f64() - self.usual) / 8.0;
+    }
+    fn fade(&mut self, elapsed: f64) {
+        let kept = (-elapsed / self.usual.clamp(MEMORY.0, MEMORY.1)).exp();
+        self.held *= kept;
+        self.earned *= kept;
+    }
+    /// How many times slower than usual, if enough was seen.
+    fn slowdown(&self) -> Option<f64> {
+        let enough = self.held > (2.0 * self.usual).max(0.05);
+        enough.then(|| self.held / self.earned.max(1e-6))
+    }
+}
+
+/// The limit of one database.
+#[derive(Debug)]
+pub(super) struct Limit {
+    current: f64,
+    reason: LimitReason,
+    looked: Duration,
+    slowdowns: Vec<f64>,
+    pub(super) transitions: u64,
+    pub(super) last: VecDeque<Transition>,
+}
+
+impl Limit {
+    pub(super) fn new(max: u32) -> Self {
+        Limit {
+            current: f64::from(max),
+            reason: LimitReason::Pool,
+            looked: Duration::ZERO,
+            slowdowns: Vec::new(),
+            transitions: 0,
+            last: VecDeque::new(),
+        }
+    }
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.looked) >= TICK
+    }
+    /// Seats that may be held.
+    pub(super) fn seats(&self, max: u32) -> u32 {
+        // Between the floor and `max`, so that nothing is cut off but the fraction.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let current = self.current as u32;
+        current.min(max)
+    }
+    pub(super) fn reason(&self) -> LimitReason {
+        self.reason
+    }
+
+    /// Looks at the evidence. `pressed`: so much is in use that the limit matters.
+    pub(super) fn look<'a>(
+        &mut self,
+        evidence: impl Iterator<Item = &'a mut Evidence>,
+        bounds: (u32, u32),
+        pressed: impl FnOnce(u32) -> bool,
+        now: Duration,
+    ) {
+        let elapsed = now.saturating_sub(self.looked).as_secs_f64();
+        self.looked = now;
+        self.slowdowns.clear();
+        for tenant in evidence.filter(|tenant| tenant.held > 0.0) {
+            tenant.fade(elapsed);
+            self.slowdowns.extend(tenant.slowdown());
+        }
+        self.slowdowns.sort_unstable_by(f64::total_cmp);
+        let slowdown = self.slowdowns.get(self.slowdowns.len().saturating_sub(1) / 2).copied().unwrap_or(1.0);
+        let (floor, max) = (f64::from(bounds.0), f64::from(bounds.1));
+        let before = self.current.min(max);
+        if slowdown > SLOWED && pressed(self.seats(bounds.1)) {
+            self.current = (before * (SLOWED / slowdown).max(LEAST_KEPT)).max(floor);
+            self.speaks(LimitReason::Slowed { times: slowdown }, bounds.1, now);
+        } else if slowdown < WELL {
+            let ticks = (elapsed / TICK.as_secs_f64()).max(1.0);
+            self.current = (before + (before * GAIN).max(LEAST_GAIN) * ticks).min(max);
+            let whole = self.current >= max;
+            self.speaks(if whole { LimitReason::Pool } else { LimitReason::Recovering }, bounds.1, now);
+        }
+    }
+
+    /// `shed = "off"`: nothing to look at.
+    pub(super) fn pass(&mut self, now: Duration) {
+        self.looked = now;
+    }
+    /// `shed = "off"`, or another pool.
+    pub(super) fn reset(&mut self, max: u32) {
+        (self.current, self.reason) = (f64::from(max), LimitReason::Pool);
+    }
+
+    /// Pool -> Slowed; Slowed -> Slowed, Recovering, Pool; Recovering -> Pool, Slowed.
+    fn speaks(&mut self, reason: LimitReason, max: u32, now: Duration) {
+        let changed = std::mem::discriminant(&reason) != std::mem::discriminant(&self.reason);
+        self.reason = reason;
+        let transition = Transition { at: now, limit: self.seats(max), reason };
+        if changed {
+            self.transitions += 1;
+            if self.last.len() == KEPT {
+                self.last.pop_front();
+            }
+            self.last.push_back(transition);
+        } else if let Some(last) = self.last.back_mut() {
+            // How far it went, and why, as of its last step.
+            (last.limit, last.reason) = (transition.limit, reason);
+        }
+    }
+}

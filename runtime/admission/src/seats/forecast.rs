@@ -1,0 +1,125 @@
+//! How long a call would wait, and what it is told when that is too long.
+//!
+//! In start-time fair queuing the wait follows from the tags: a call is served when the virtual time of its class has come to its own
+//! start, and virtual time passes as seats over the weights of those who wait. No call waits longer than all work before it takes.
+
+use std::time::Duration;
+
+use super::FairSeats;
+use super::asking::{Asking, Class, RefusalKind, SeatRefusal, Share};
+use super::estimate::Estimate;
+use super::order::{FAST, Key, SLOW};
+use super::serving::is_slow;
+use super::tenants::Tenant;
+
+/// Nobody is told to wait for longer.
+const LONGEST: f64 = 3_600.0;
+/// Seats that were due so many times over did not come back: time since the last one counts.
+const STALLED: f64 = 2.0;
+
+/// A call that waits, or would.
+struct Position {
+    class: Class,
+    speed: usize,
+    share: Share,
+    /// Calls of its line that go first.
+    ahead: u32,
+}
+
+impl FairSeats {
+    /// How long such a call would wait.
+    pub(super) fn forecast(&self, asking: &Asking<'_>, now: Duration) -> Duration {
+        let tenant = self.tenants.find(asking.tenant);
+        if self.is_free(asking, tenant) {
+            return Duration::ZERO;
+        }
+        let speed = usize::from(is_slow(asking.estimate));
+        let line = tenant.map(|tenant| &tenant.queues[asking.class as usize].lines[speed]);
+        // While a line stands, the newest goes first.
+        let ahead = line.filter(|line| !line.standing.stands()).map_or(0, |line| u32::try_from(line.calls.len()).unwrap_or(u32::MAX));
+        let position = Position { class: asking.class, speed, share: asking.share, ahead };
+        self.wait_of(&position, tenant, now)
+    }
+
+    /// Whether such a call would have a seat at once.
+    pub(super) fn is_free(&self, asking: &Asking<'_>, tenant: Option<&Tenant>) -> bool {
+        let room = self.room();
+        room[usize::from(is_slow(asking.estimate))]
+            && tenant.map_or(0, |tenant| tenant.held) < asking.share.limit
+            && (asking.class != Class::Control || self.control_has_room())
+            && !self.order.any(room)
+    }
+
+    /// What speaks against letting such a call wait.
+    pub(super) fn refusal_of(&self, asking: &Asking<'_>, waiting: u32, now: Duration) -> Option<SeatRefusal> {
+        let wait = self.forecast(asking, now);
+        let refuse = |kind, retry_after: Duration| {
+            let retry_after = retry_after.max(self.interval(usize::from(is_slow(asking.estimate)), now));
+            Some(SeatRefusal { kind, waiting, expected_wait: wait, retry_after })
+        };
+        if waiting >= asking.share.line {
+            return refuse(RefusalKind::LineFull, wait);
+        }
+        let left = asking.deadline.saturating_sub(now);
+        // An estimate alone never refuses: only a call that runs can show that it was too high.
+        let own = asking.estimate.map_or(Duration::ZERO, |estimate| estimate.hold).min(left / 2);
+        if self.pool.adaptive && asking.class != Class::Control && wait + own > left {
+            return refuse(RefusalKind::WaitTooLong, (wait + own).saturating_sub(left));
+        }
+        None
+    }
+
+    /// A call is taken out of its line without a seat.
+    pub(super) fn refusal_of_waiting(&mut self, kind: RefusalKind, key: &Key, estimate: Option<Estimate>, now: Duration) -> SeatRefusal {
+        let tenant = self.tenants.get(key.tenant);
+        let (waiting, share) = (tenant.waiting, tenant.share);
+        let name = tenant.name.clone();
+        let asking = Asking { tenant: &name, share, class: key.class, estimate, deadline: now };
+        let expected_wait = self.forecast(&asking, now);
+        let retry_after = expected_wait.max(self.interval(usize::from(is_slow(estimate)), now));
+        SeatRefusal { kind, waiting, expected_wait, retry_after }
+    }
+
+    fn wait_of(&self, position: &Position, tenant: Option<&Tenant>, now: Duration) -> Duration {
+        let Position { class, speed, share, ahead } = *position;
+        let hold = self.seated.hold(speed).as_secs_f64();
+        let seats = f64::from(if speed == SLOW { self.slow_seats() } else { self.limit() });
+        let held = tenant.map_or(0, |tenant| tenant.held);
+        let surplus = (self.seated.held() + self.held_back + 1).saturating_sub(self.limit()).max(1);
+        let next = self.interval(speed, now).as_secs_f64() * f64::from(surplus);
+        let at_own_limit = if held >= share.limit { hold * f64::from(ahead + 1) / f64::from(share.limit.max(1)) } else { 0.0 };
+        if held < share.reserved || class == Class::Control {
+            return duration(next.max(at_own_limit));
+        }
+        let queue = tenant.map(|tenant| &tenant.queues[class as usize]);
+        let lead = queue.map_or(0, |queue| queue.finish.saturating_sub(self.clocks[class as usize]) >> 10);
+        let lead = Duration::from_nanos(u64::try_from(lead).unwrap_or(u64::MAX)).as_secs_f64();
+        let weight = share.weight.max(1);
+        let joins = if queue.is_none_or(|queue| queue.backlogged == 0) { u64::from(weight) } else { 0 };
+        // Weights are at most thousands for each tenant: exact as a float.
+        #[allow(clippy::cast_precision_loss)]
+        let weights = (self.backlog.weights[class as usize] + joins) as f64;
+        let fair = (lead + f64::from(ahead) * hold / f64::from(weight)) * weights / seats;
+        let work = |class: Class| hold * f64::from(self.backlog.waiting[class as usize][speed]) / seats;
+        let above: f64 = Class::ALL.into_iter().filter(|other| *other < class).map(work).sum();
+        duration((next + above + fair.min(work(class))).max(at_own_limit))
+    }
+
+    /// The time between two seats that come free for calls of this speed.
+    pub(super) fn interval(&self, speed: usize, now: Duration) -> Duration {
+        let rate = |speed: usize| f64::from(self.seated.held_at(speed)) / self.seated.hold(speed).as_secs_f64().max(1e-6);
+        let (rate, freed) = if speed == SLOW {
+            (rate(SLOW), self.seated.freed[SLOW])
+        } else {
+            (rate(FAST) + rate(SLOW), self.seated.freed[FAST].max(self.seated.freed[SLOW]))
+        };
+        let hold = self.seated.hold(speed).as_secs_f64();
+        let expected = if rate > 0.0 { (1.0 / rate).min(hold) } else { hold };
+        let since = now.saturating_sub(freed).as_secs_f64();
+        duration(if since > STALLED * hold { expected.max(since) } else { expected })
+    }
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.min(LONGEST)).unwrap_or(Duration::ZERO)
+}

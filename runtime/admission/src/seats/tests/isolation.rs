@@ -1,0 +1,87 @@
+//! Promise 5: one tenant's flood does not move another. By class, by tenant, by speed.
+
+use std::time::Duration;
+
+use super::world::{Callers, Pace, World, ms, pool, s, share};
+use crate::seats::{Class, Pool};
+
+fn agents(pool: &Pool) -> Callers {
+    Callers {
+        tenant: "agents",
+        tenants: 1,
+        share: share(pool),
+        class: Class::Agent,
+        hold: s(2),
+        varies: false,
+        deadline: s(10),
+        pace: Pace::Callers(200),
+        attempts: 1,
+        pause: ms(500),
+        from: s(1),
+        until: s(1_000_000),
+    }
+}
+
+fn office(pool: &Pool) -> Callers {
+    Callers {
+        tenant: "office",
+        class: Class::Interactive,
+        hold: ms(20),
+        varies: true,
+        deadline: s(2),
+        pace: Pace::Every(ms(50)),
+        from: Duration::ZERO,
+        ..agents(pool)
+    }
+}
+
+#[test]
+fn promise_5_a_pile_up_of_slow_statements_moves_no_other_tenant() {
+    let pool = pool(16);
+    let alone = World::new(pool, vec![office(&pool)]).play(s(300));
+    let world = World::new(pool, vec![office(&pool), agents(&pool)]).play(s(300));
+    let (alone, beside) = (alone.told[0].p99(), world.told[0].p99());
+    assert!(beside <= alone.mul_f64(1.5), "{beside:?} beside the agents, {alone:?} alone");
+    assert_eq!((world.told[0].refusals(), world.told[0].timed_out), (0, 0));
+    let seconds: f64 = world.told[1].used.values().sum();
+    let kept = seconds / (14.0 * 299.0);
+    assert!(kept >= 0.95, "agents used {kept} of the seats they may hold");
+}
+
+#[test]
+fn promise_5_a_flood_of_the_same_class_moves_no_other_tenant() {
+    let pool = pool(16);
+    // Ten times what the pool can serve, of statements as short as everybody's.
+    let flood = Callers {
+        tenant: "flood",
+        hold: ms(20),
+        class: Class::Interactive,
+        deadline: s(2),
+        pace: Pace::Every(Duration::from_micros(125)),
+        ..agents(&pool)
+    };
+    let alone = World::new(pool, vec![office(&pool)]).measured().play(s(20));
+    let world = World::new(pool, vec![office(&pool), flood]).measured().play(s(20));
+    let (alone, beside) = (alone.told[0].p99(), world.told[0].p99());
+    assert!(beside <= alone.mul_f64(1.5), "{beside:?} beside the flood, {alone:?} alone");
+    assert_eq!((world.told[0].refusals(), world.told[0].timed_out), (0, 0));
+    let goodput = world.told[1].goodput(s(5), s(20));
+    assert!(goodput >= 0.95 * 14.0 / 0.02, "the flood still gets what is left: {goodput}/s");
+}
+
+#[test]
+fn hundred_equal_tenants_that_flood_share_alike_and_a_newcomer_waits_two_statements() {
+    let pool = pool(16);
+    let tenants = Callers { tenant: "t", tenants: 100, hold: ms(50), varies: true, pace: Pace::Callers(20), ..agents(&pool) };
+    let newcomer = Callers { tenant: "new", tenants: 50, pace: Pace::Every(s(1_000)), ..office(&pool) };
+    let newcomer = Callers { class: Class::Agent, hold: ms(50), ..newcomer };
+    // They come one by one.
+    let newcomers: Vec<Callers> = (0..50).map(|number| Callers { tenants: 1, from: s(5) + ms(77 * number), ..newcomer.clone() }).collect();
+    let world = World::new(pool, [vec![tenants], newcomers].concat()).measured().play(s(10));
+    let jain = world.told[0].jain();
+    assert!(jain >= 0.98, "{jain}");
+    for told in &world.told[1..] {
+        assert_eq!((told.answered.len(), told.refusals()), (1, 0));
+        assert!(told.longest_wait() <= ms(100), "{:?}", told.longest_wait());
+    }
+}

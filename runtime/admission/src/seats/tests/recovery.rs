@@ -1,0 +1,1 @@
+//! A database that falls ill and heals.
