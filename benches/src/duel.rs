@@ -5,7 +5,7 @@ use anyhow::{Result, bail, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::get;
+use spillgate_test_support::client::get;
 use crate::load::{self, Load, Round};
 use crate::process::{Server, fetch};
 use crate::product::KEY;

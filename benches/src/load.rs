@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::client::Client;
+use spillgate_test_support::client::Client;
 use crate::histogram::Histogram;
 use crate::process::{Server, own_cpu};
 

@@ -4,7 +4,6 @@
 //! thing it insists on is that both sides give the same answers.
 
 mod bare;
-mod client;
 mod connector;
 mod duel;
 mod figure;

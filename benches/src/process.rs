@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::client::{Client, get};
+use spillgate_test_support::client::{Client, get};
 
 /// User space always sees a hundred ticks a second.
 const TICK: Duration = Duration::from_millis(10);

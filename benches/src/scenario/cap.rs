@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde::Deserialize;
 
 use super::{Settings, postgres_with_trucks};
-use crate::client::{Client, get};
+use spillgate_test_support::client::{Client, get};
 use crate::duel::median;
 use crate::fleet;
 use crate::folder::Folder;

@@ -14,7 +14,7 @@ use spillgate_test_support::shim::Shim;
 
 use super::Settings;
 use crate::bare::{self, Question, Reader};
-use crate::client::get;
+use spillgate_test_support::client::get;
 use crate::connector::Sessions;
 use crate::duel::median;
 use crate::fleet::{self, TRUCKS};

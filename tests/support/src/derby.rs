@@ -11,6 +11,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::nap;
+
 /// The database's name as clients write it.
 pub const DATABASE: &str = "FLEET";
 /// User and password; neither is checked, but both are needed.
@@ -47,6 +49,7 @@ impl Derby {
         let jars = ["derby", "derbynet", "derbytools"].map(|name| format!("/usr/share/java/{name}.jar")).join(":");
         let folder = std::env::temp_dir().join(format!("spillgate-derby-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for Derby");
+        std::fs::write(folder.join(nap::FILE), nap::class()).expect("a class for statements that sleep");
         let mut child = Command::new("sh")
             .args(["-c", GUARD, "java"])
             .env("DERBY_FOLDER", &folder)
@@ -54,7 +57,7 @@ impl Derby {
             .args(["-Dderby.stream.error.file=/dev/null", "-Dderby.drda.startNetworkServer=true", "-Dderby.drda.host=127.0.0.1"])
             .args(["-Dderby.system.durability=test", &format!("-Dderby.system.home={}", folder.display())])
             .arg(format!("-Dderby.drda.portNumber={port}"))
-            .args(["-cp", &jars, "org.apache.derby.tools.ij"])
+            .args(["-cp", &format!("{jars}:{}", folder.display()), "org.apache.derby.tools.ij"])
             .current_dir(std::env::temp_dir())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -59,6 +59,20 @@ pub struct Options<'a> {
     pub environment: &'a [(&'a str, &'a str)],
 }
 
+impl Options<'_> {
+    /// Writes the files: `server.toml`, which has flows and admin face listen there, and the flows.
+    pub fn write(&self, folder: &Path, [listen, admin]: [&str; 2]) {
+        std::fs::create_dir_all(folder.join("flows")).expect("a folder for the flows");
+        // `{folder}` in the server file stands for the test's folder.
+        let rest = self.server.replace("{folder}", &folder.to_string_lossy());
+        let server = format!("[server]\nlisten = \"{listen}\"\nadmin_listen = \"{admin}\"\n{rest}");
+        std::fs::write(folder.join("server.toml"), server).expect("the server file");
+        for (name, text) in self.flows {
+            std::fs::write(folder.join("flows").join(name), text).expect("a flow file");
+        }
+    }
+}
+
 impl Server {
     /// Writes the files and starts the binary; returns when it says that it serves.
     pub fn start(options: &Options<'_>) -> Server {
@@ -68,14 +82,7 @@ impl Server {
     /// The same through a program that becomes the one named behind its arguments, such as `nsenter`.
     pub fn start_through(launcher: &[String], options: &Options<'_>) -> Server {
         let folder = folder("server");
-        std::fs::create_dir_all(folder.join("flows")).expect("a folder for the flows");
-        // `{folder}` in the server file stands for the test's folder.
-        let rest = options.server.replace("{folder}", &folder.to_string_lossy());
-        let server = format!("[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{rest}");
-        std::fs::write(folder.join("server.toml"), server).expect("the server file");
-        for (name, text) in options.flows {
-            std::fs::write(folder.join("flows").join(name), text).expect("a flow file");
-        }
+        options.write(&folder, ["127.0.0.1:0", "127.0.0.1:0"]);
         let program = launcher.iter().cloned().chain([options.binary.to_owned()]).collect();
         Self::start_program(program, folder, options.environment)
     }

@@ -9,9 +9,10 @@
 //!    link), and "no row" has Db2's number, 100.
 
 use std::io::{Read, Result, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
+
+use crate::link::{Link, Wire};
 
 const EXCSAT: u16 = 0x1041;
 const ACCRDB: u16 = 0x2001;
@@ -31,123 +32,28 @@ const HEAD: usize = 6;
 const MAGIC: u8 = 0xD0;
 const CONTINUED: u16 = 0x8000;
 
-/// What stands between a client and Derby. Connections end with it.
-pub struct Shim {
-    address: SocketAddr,
-    link: Arc<Link>,
-}
-
-#[derive(Default)]
-struct Link {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// Bytes are taken and kept back.
-    frozen: bool,
-    /// New connections are dropped as they come.
-    down: bool,
-    ended: bool,
-    sockets: Vec<TcpStream>,
-}
-
-impl Link {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    fn wait_while_frozen(&self) {
-        let mut state = self.state();
-        while state.frozen && !state.ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-    fn drop_connections(&self, state: &mut State) {
-        for socket in state.sockets.drain(..) {
-            let _already_gone = socket.shutdown(Shutdown::Both);
-        }
-        self.changed.notify_all();
-    }
-}
+/// What stands between a client and Derby: a link that edits what it carries.
+pub struct Shim(Link);
 
 impl Shim {
     /// Listens on a free port of the loopback address and forwards to `target`.
     pub fn to(target: SocketAddr) -> Shim {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("a bound port");
-        let link = Arc::new(Link::default());
-        let accepting = link.clone();
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                if accepting.state().ended {
-                    return;
-                }
-                let Ok(client) = client else { return };
-                let _refused = serve(client, target, &accepting);
-            }
-        });
-        Shim { address, link }
-    }
-    /// Where clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-    /// Keeps back every byte from now on, both ways, without closing anything: a peer that fell silent.
-    pub fn freeze(&self) {
-        self.link.state().frozen = true;
-    }
-    /// Lets the kept bytes go.
-    pub fn thaw(&self) {
-        self.link.state().frozen = false;
-        self.link.changed.notify_all();
-    }
-    /// Closes every connection; new ones are closed as they come, until [`Shim::heal`].
-    pub fn cut(&self) {
-        let mut state = self.link.state();
-        state.down = true;
-        self.link.drop_connections(&mut state);
-    }
-    /// Takes connections again.
-    pub fn heal(&self) {
-        self.link.state().down = false;
+        Shim(Link::carrying(target, [|from, to, wire| forward(from, to, to_server, wire), |from, to, wire| forward(from, to, to_client, wire)]))
     }
 }
 
-impl Drop for Shim {
-    fn drop(&mut self) {
-        let mut state = self.link.state();
-        state.ended = true;
-        self.link.drop_connections(&mut state);
-        drop(state);
-        // Wakes the accepting thread, which then sees the end.
-        let _woken = TcpStream::connect(self.address);
-    }
-}
+impl Deref for Shim {
+    type Target = Link;
 
-fn serve(client: TcpStream, target: SocketAddr, link: &Arc<Link>) -> Result<()> {
-    if link.state().down {
-        return client.shutdown(Shutdown::Both);
+    fn deref(&self) -> &Link {
+        &self.0
     }
-    let server = TcpStream::connect(target)?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    link.state().sockets.extend([client.try_clone()?, server.try_clone()?]);
-    let pairs: [(TcpStream, TcpStream, Edit); 2] = [(client.try_clone()?, server.try_clone()?, to_server), (server, client, to_client)];
-    for (from, to, edit) in pairs {
-        let link = link.clone();
-        thread::spawn(move || {
-            let _until_either_side_ends = forward(&from, &to, edit, &link);
-            let _closed = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-        });
-    }
-    Ok(())
 }
 
 type Edit = fn(code: u16, body: Vec<u8>) -> Vec<u8>;
 
 /// Forwards data stream structures one by one. One whose length has the top bit set goes on in raw segments of the same form.
-fn forward(mut from: &TcpStream, mut to: &TcpStream, edit: Edit, link: &Link) -> Result<()> {
+fn forward(mut from: &TcpStream, mut to: &TcpStream, edit: Edit, wire: &Wire) -> Result<()> {
     loop {
         let mut head = [0; HEAD];
         from.read_exact(&mut head)?;
@@ -171,7 +77,7 @@ fn forward(mut from: &TcpStream, mut to: &TcpStream, edit: Edit, link: &Link) ->
             message.extend_from_slice(&rest);
             more = continued;
         }
-        link.wait_while_frozen();
+        wire.wait_while_frozen();
         to.write_all(&message)?;
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use super::super::{Settings, start_floor};
 use super::served::{Served, Tenant, folder_with_trucks, notes, serve};
-use crate::client::get;
+use spillgate_test_support::client::get;
 use crate::duel::{median, p99};
 use crate::figure::{Asked, Figure, print_figures};
 use crate::fleet::TRUCKS;

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use super::super::Settings;
 use super::pile::{ITEM_BYTES, Pile, finish, lanes, noise, room_for, take};
 use super::served::{Tenant, folder_with_trucks, notes, serve};
-use crate::client::Client;
+use spillgate_test_support::client::Client;
 use crate::duel::median;
 use crate::figure::{Figure, print_figures};
 use crate::folder::Folder;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::Settings;
 use super::pile::{ITEM_BYTES, noise};
-use crate::client::post;
+use spillgate_test_support::client::post;
 use crate::fleet::{self, TRUCKS};
 use crate::folder::Folder;
 use crate::process::{Server, fetch, free_address, send};

@@ -3,16 +3,16 @@
 //!
 //! It refuses replies without a `Content-Length`: then bytes cannot be told apart from the next reply.
 
+use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// A connection and what it has read beyond the last reply.
-pub(crate) struct Client {
+pub struct Client {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -26,13 +26,13 @@ struct Head {
 
 impl Client {
     /// Opens a connection with Nagle's delay off, as both servers have it.
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
+    pub async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Client { stream, buffer: Vec::with_capacity(MAX_HEAD_BYTES) })
     }
     /// Sends a request and reads its reply; the body stays valid until the next call.
-    pub(crate) async fn call(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
+    pub async fn call(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
         self.buffer.clear();
         self.stream.write_all(request).await?;
         let head = loop {
@@ -41,7 +41,7 @@ impl Client {
                 break head;
             }
             if self.buffer.len() > MAX_HEAD_BYTES {
-                bail!("the head of the reply is longer than {MAX_HEAD_BYTES} bytes");
+                return Err(malformed("the head of the reply is too long"));
             }
         };
         let end = head.body_start + head.body_length;
@@ -52,19 +52,19 @@ impl Client {
     }
     async fn fill(&mut self) -> Result<()> {
         if self.stream.read_buf(&mut self.buffer).await? == 0 {
-            bail!("the server closed the connection");
+            return Err(Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
         }
         Ok(())
     }
 }
 
 /// A `GET` as every caller sends it.
-pub(crate) fn get(path: &str, key: &str) -> Vec<u8> {
+pub fn get(path: &str, key: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nAccept: application/json\r\n\r\n").into_bytes()
 }
 
 /// A `POST` of JSON.
-pub(crate) fn post(path: &str, key: &str, body: &str) -> Vec<u8> {
+pub fn post(path: &str, key: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
@@ -77,12 +77,17 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(None);
     };
-    let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).context("no status in the reply")?;
+    let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    let status = status.ok_or_else(|| malformed("no status in the reply"))?;
     let body_length = bytes[..end]
         .split(|byte| *byte == b'\n')
         .find_map(content_length)
-        .context("the reply has no Content-Length, which this client needs")?;
+        .ok_or_else(|| malformed("the reply has no Content-Length, which this client needs"))?;
     Ok(Some(Head { status, body_start: end + 4, body_length }))
+}
+
+fn malformed(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, what)
 }
 
 fn content_length(line: &[u8]) -> Option<usize> {
