@@ -18,6 +18,7 @@ pub mod rows;
 pub mod secret;
 pub mod units;
 pub mod value;
+pub mod wall;
 pub mod work;
 
 pub use code::{Code, Retryable, Scope};

@@ -3,6 +3,7 @@
 use crate::code::{Code, Retryable};
 use crate::json;
 use crate::refusal::Refusal;
+use crate::wall;
 
 /// Media type of a problem.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -35,6 +36,9 @@ pub fn body(refusal: &Refusal, retry_after_ms: Option<u64>, request_id: &str) ->
         count(&mut out, "limit", policy.limit);
         count(&mut out, "used", policy.used);
         out.push(b'}');
+    }
+    if let Some(milliseconds) = refusal.valid_until_ms {
+        text(&mut out, "valid_until", &wall::timestamp(milliseconds));
     }
     if !refusal.fields.is_empty() {
         out.extend_from_slice(b",\"errors\":[");

@@ -44,6 +44,8 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// The limit that spoke, if one did.
     pub policy: Option<Policy>,
+    /// Where the cause has an end that is known: when, in milliseconds since 1970.
+    pub valid_until_ms: Option<u64>,
     /// All fields of the input that do not fit, at once.
     pub fields: Vec<BadField>,
     /// It is what a dead letter ended with: see [`Refusal::letter`].
@@ -72,6 +74,7 @@ impl Refusal {
             retryable: after,
             retry_after: after.then_some(DEFAULT_RETRY_AFTER),
             policy: None,
+            valid_until_ms: None,
             fields: Vec::new(),
             letter: false,
             status: None,
@@ -89,6 +92,12 @@ impl Refusal {
     #[must_use]
     pub fn policy(mut self, name: &'static str, limit: u64, used: u64) -> Self {
         self.policy = Some(Policy { name, limit, used });
+        self
+    }
+    /// Says when the cause will have ended, in milliseconds since 1970.
+    #[must_use]
+    pub fn valid_until(mut self, milliseconds: u64) -> Self {
+        self.valid_until_ms = Some(milliseconds);
         self
     }
     /// Names the input fields that do not fit.

@@ -76,6 +76,10 @@ pub struct DatabaseMetrics {
     /// Counted by [`crate::happened::seat_lost`].
     pub lost: Counter,
     pub wait_seconds: Histogram,
+    /// Steps tried again.
+    pub retries: Counter,
+    /// Steps that would have been, but for the retry budget.
+    pub retries_refused: Counter,
     pub(crate) statements: [Counter; StatementOutcome::ALL.len()],
     pub(crate) statement_seconds: Histogram,
     pub(crate) tenants: SeatSeries,
@@ -102,6 +106,8 @@ impl DatabaseMetrics {
             cancels: Counter::default(),
             lost: Counter::default(),
             wait_seconds: Histogram::default(),
+            retries: Counter::default(),
+            retries_refused: Counter::default(),
             statements: Default::default(),
             statement_seconds: Histogram::default(),
             tenants: SeatSeries::default(),

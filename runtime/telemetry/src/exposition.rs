@@ -1,5 +1,6 @@
 //! The metrics page: Prometheus' text format 0.0.4. One writer, and one function a group that says what goes in.
 
+pub(crate) mod breakers;
 pub(crate) mod durable;
 
 use std::fmt::Write as _;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::Telemetry;
+use crate::breakers::{BreakerLabel, BreakerMetrics};
 use crate::databases::DatabaseMetrics;
 use crate::durable::{ResolvedBy, Tick};
 
@@ -47,6 +48,18 @@ pub fn statement_failed(database: &DatabaseMetrics, flow: &str, request_id: &str
 pub fn database_unfit(database: &DatabaseMetrics, detail: &str) {
     if let Some(held_back) = database.unfit.pass() {
         tracing::error!(database = database.name(), detail, held_back, "database unfit");
+    }
+}
+
+/// A breaker opened, let its first probe pass, or closed. `calls` and `failures` were counted when it did.
+pub fn breaker_moved(breaker: &BreakerMetrics, to: BreakerLabel, calls: u64, failures: u64, outage: Duration) {
+    breaker.moved(to);
+    let Some(held_back) = breaker.told.pass() else { return };
+    let (database, flow, outage_ms) = (&*breaker.database, &*breaker.flow, u64::try_from(outage.as_millis()).unwrap_or(u64::MAX));
+    match to {
+        BreakerLabel::Open => tracing::warn!(database, flow, calls, failures, outage_ms, held_back, "breaker open"),
+        BreakerLabel::HalfOpen => tracing::info!(database, flow, outage_ms, held_back, "breaker half open"),
+        BreakerLabel::Closed => tracing::info!(database, flow, outage_ms, held_back, "breaker closed"),
     }
 }
 

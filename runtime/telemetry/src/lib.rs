@@ -9,6 +9,7 @@
 //! It refuses: knowing flows, databases or HTTP beyond their names and codes.
 
 mod access;
+mod breakers;
 mod calls;
 mod collector;
 mod databases;
@@ -33,6 +34,7 @@ use std::sync::{Arc, LockResult, Mutex};
 use std::time::{Duration, SystemTime};
 
 pub use access::{AccessRecord, TEXT_BYTES};
+pub use breakers::{BreakerLabel, BreakerMetrics};
 pub use calls::{CALL_SERIES, CallMetrics, RunningCall};
 pub use databases::{DatabaseMetrics, StatementOutcome};
 pub use durable::{BUCKETS, DurableMetrics, DurableReport, LANE_SERIES, LaneReport, ResolvedBy, StoreReport, StoreState, Tick};
@@ -103,6 +105,7 @@ struct Inner {
     durable: DurableMetrics,
     calls: calls::CallSeries,
     databases: Mutex<BTreeMap<Box<str>, Arc<DatabaseMetrics>>>,
+    breakers: Mutex<BTreeMap<(Box<str>, Box<str>), Arc<BreakerMetrics>>>,
     access: Option<LineWriter>,
     log: Option<LineWriter>,
     spans: Option<Spans>,
@@ -125,8 +128,8 @@ impl Telemetry {
         };
         let spans = options.otlp.map(start_spans).transpose()?;
         let durable = DurableMetrics::new(&process.log_held_back);
-        let (calls, databases) = (calls::CallSeries::default(), Mutex::default());
-        let inner = Inner { version: options.version, process, durable, calls, databases, access, log, spans };
+        let (calls, databases, breakers) = (calls::CallSeries::default(), Mutex::default(), Mutex::default());
+        let inner = Inner { version: options.version, process, durable, calls, databases, breakers, access, log, spans };
         Ok(Telemetry { inner: Arc::new(inner) })
     }
 
@@ -140,6 +143,14 @@ impl Telemetry {
         let mut databases = unpoisoned(self.inner.databases.lock());
         let make = || Arc::new(DatabaseMetrics::new(name, &self.inner.process.log_held_back));
         databases.entry(name.into()).or_insert_with(make).clone()
+    }
+
+    /// Counts for the breaker of a database, or of a flow on it: the same for the same names, also after a reload.
+    pub fn breaker_metrics(&self, database: &str, flow: Option<&str>) -> Arc<BreakerMetrics> {
+        let flow = flow.unwrap_or_default();
+        let mut breakers = unpoisoned(self.inner.breakers.lock());
+        let make = || Arc::new(BreakerMetrics::new(database, flow, &self.inner.process.log_held_back));
+        breakers.entry((database.into(), flow.into())).or_insert_with(make).clone()
     }
 
     /// Counts of the whole process.
@@ -182,6 +193,9 @@ impl Telemetry {
         let databases: Vec<_> = unpoisoned(self.inner.databases.lock()).values().cloned().collect();
         exposition::calls(&mut page, &self.inner.calls.all());
         exposition::databases(&mut page, &databases);
+        let breakers: Vec<_> = unpoisoned(self.inner.breakers.lock()).values().cloned().collect();
+        exposition::breakers::breakers(&mut page, &breakers);
+        exposition::breakers::retries(&mut page, &databases);
         exposition::durable::lanes(&mut page, durable);
         exposition::durable::counts(&mut page, &self.inner.durable);
         exposition::durable::store(&mut page, durable);

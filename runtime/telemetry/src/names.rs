@@ -70,6 +70,11 @@ metrics! {
     CANCELS "spillgate_database_cancels_total" Counter ["database"] "Statements ended for a deadline or a hang-up.";
     SEATS_LOST "spillgate_database_seats_lost_total" Counter ["database"] "Connections lost while a statement ran, or given up because its end was never known.";
 
+    BREAKER_STATE "spillgate_breaker_state" Gauge ["database" "flow" "state"] "How a breaker stands: 1 for one of the states; the database's own has no flow.";
+    BREAKER_MOVES "spillgate_breaker_moves_total" Counter ["database" "flow" "to"] "Times a breaker opened, let the first probe pass, or closed.";
+    BREAKER_REFUSED "spillgate_breaker_refused_total" Counter ["database" "flow"] "Steps that a breaker did not let pass, calls refused at the gate among them.";
+    RETRIES "spillgate_step_retries_total" Counter ["database" "outcome"] "Steps that were tried again, or were not because the retry budget was spent.";
+
     QUEUE_WAITING "spillgate_queue_waiting" Gauge ["queue" "tenant"] "Items that wait.";
     QUEUE_SET_ASIDE "spillgate_queue_set_aside" Gauge ["queue" "tenant"] "Items that wait for another attempt.";
     QUEUE_RUNNING "spillgate_queue_running" Gauge ["queue" "tenant"] "Items at work.";

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use spillgate_model::Code;
 use spillgate_telemetry::{
-    BUCKETS, CALL_SERIES, DurableReport, LaneReport, ResolvedBy, SeatRefused, StatementOutcome, StoreReport, StoreState, Telemetry,
-    TelemetryOptions, Tick, happened, names,
+    BUCKETS, BreakerLabel, CALL_SERIES, DurableReport, LaneReport, ResolvedBy, SeatRefused, StatementOutcome, StoreReport, StoreState,
+    Telemetry, TelemetryOptions, Tick, happened, names,
 };
 
 fn telemetry() -> Telemetry {
@@ -29,6 +29,11 @@ fn busy() -> Telemetry {
     database.seat_refused("dispatch-agent", SeatRefused::LineFull);
     database.tenants_now([("dispatch-agent", 3, 2)].into_iter());
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
+    let breaker = telemetry.breaker_metrics("as400", None);
+    happened::breaker_moved(&breaker, BreakerLabel::Open, 40, 31, Duration::ZERO);
+    breaker.refused.increment();
+    happened::breaker_moved(&telemetry.breaker_metrics("as400", Some("truck_position")), BreakerLabel::Open, 20, 20, Duration::ZERO);
+    database.retries.increment();
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);
     let (remote, subject) = (std::net::Ipv4Addr::LOCALHOST.into(), "queues/bookings/lanes/dispatch-agent");
