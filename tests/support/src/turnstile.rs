@@ -26,7 +26,7 @@ pub struct Turnstile {
 impl Turnstile {
     /// In front of the writes to this file.
     pub fn before(file: &Path, every: Duration) -> Turnstile {
-        let connection = Connection::open(file).expect("a database");
+        let mut connection = Connection::open(file).expect("a database");
         connection.busy_handler(Some(look_again)).expect("a wait for the lock");
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).expect("WAL mode");
         close(&connection);
