@@ -12,6 +12,7 @@ mod check;
 mod explain;
 mod fault;
 mod keys;
+mod overrides;
 mod place;
 pub mod plan;
 mod raw;
@@ -25,8 +26,9 @@ mod written;
 
 use std::path::Path;
 
-pub use explain::{ExplainError, Explained, LimitLine, explain};
+pub use explain::{ExplainError, Explained, LimitLine, explain, explain_for};
 pub use fault::Fault;
+pub use overrides::{Override, Overrides, conflicts, in_force};
 pub use plan::Plan;
 pub use reference::{reference_flow, reference_server};
 pub use schema::{schema_flow, schema_server};

@@ -9,6 +9,7 @@
 mod cron;
 mod durable;
 mod isolation;
+mod tenant;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_expression::Expression;
-use spillgate_model::{Secret, Type, Value, units::Rate};
+use spillgate_model::{Secret, Type, Value};
 
 use crate::explain::LimitLine;
 pub use cron::Cron;
@@ -26,6 +27,8 @@ pub use durable::{
     EmitStep, IdempotencyPlan, KeyNeed, QueueCut, QueuePlan, QueuedPlan, RecordPlan, SchedulePlan, System, UniquePlan, When, WhenFull,
 };
 pub use isolation::{BreakerPlan, DEFAULT_REPEAT_BUDGET, RunPlan, SeatShare, Shed};
+pub use tenant::{Amount, Class, TenantLimit, TenantPlan};
+pub(crate) use tenant::{crowded, matches};
 
 /// Where something stands: shown by `explain`, faults and the admin face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,65 +177,6 @@ pub struct DatabasePlan {
     pub statement_timeout: Duration,
     /// Where `connection` stands, for faults a connector finds in it.
     pub origin: Origin,
-}
-
-/// `[tenant.NAME]`.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub struct TenantPlan {
-    pub name: Arc<str>,
-    /// SHA-256 of each key.
-    pub keys: Vec<[u8; 32]>,
-    pub class: Class,
-    pub attributes: BTreeMap<Arc<str>, Value>,
-    pub rate: Limit<Rate>,
-    pub in_flight: Limit<u64>,
-    pub memory: Limit<u64>,
-    pub queued: QueuedPlan,
-    /// Share of the seats against other tenants: 1 to 1,000.
-    pub weight: Limit<u32>,
-    /// In the order of [`Plan::databases`]: see [`TenantPlan::seats_of`].
-    pub seats: Vec<SeatShare>,
-    /// What repeats of failing calls draw from; `calls == u64::MAX`: unlimited.
-    pub repeat_budget: Limit<Rate>,
-    pub run: RunPlan,
-    /// Patterns of flow names; `*` matches all. Use [`TenantPlan::may_call`].
-    pub flows: Vec<String>,
-    pub origin: Origin,
-}
-
-impl TenantPlan {
-    /// What it has of the seats of that database (index into [`Plan::databases`]).
-    pub fn seats_of(&self, database: usize) -> &SeatShare {
-        &self.seats[database]
-    }
-    /// Whether this tenant may call that flow.
-    pub fn may_call(&self, flow: &str) -> bool {
-        self.flows.iter().any(|pattern| matches(pattern, flow))
-    }
-}
-
-/// Whether a name fits a pattern; each `*` stands for any letters.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else { return false };
-    let Some(tail) = parts.next_back() else { return rest.is_empty() };
-    // Leftmost places for the parts between leave most room for the tail.
-    for part in parts {
-        let Some(found) = rest.find(part) else { return false };
-        rest = &rest[found + part.len()..];
-    }
-    rest.ends_with(tail)
-}
-
-/// A tenant's class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Class {
-    Control,
-    Interactive,
-    Agent,
-    Batch,
 }
 
 /// What a flow does to the world.

@@ -51,7 +51,10 @@ fn form(key: &Key) -> String {
         Kind::Table(inside) | Kind::Tables(inside) | Kind::Named(inside) => format!("`{}`", inside.title),
         _ => key.kind.expected(),
     };
-    if key.unlimited { format!("{form}, or \"unlimited\"") } else { form }
+    match key.lifted_by {
+        Some(word) => format!("{form}, or \"{word}\""),
+        None => form,
+    }
 }
 
 fn default(key: &Key) -> String {

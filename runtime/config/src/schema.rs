@@ -39,10 +39,12 @@ fn section(section: &Section) -> Map<String, Value> {
 
 fn property(key: &Key) -> Value {
     let mut schema = match form(&key.kind) {
-        form if key.unlimited => Map::from_iter([("anyOf".to_owned(), json!([form, { "const": "unlimited" }]))]),
         Value::Object(form) => form,
         _ => Map::new(),
     };
+    if let Some(word) = key.lifted_by {
+        schema = Map::from_iter([("anyOf".to_owned(), json!([schema, { "const": word }]))]);
+    }
     schema.insert("description".into(), key.about.into());
     if let Presence::Default(text) = key.presence
         && let Some(value) = default(text)
@@ -64,6 +66,7 @@ fn form(kind: &Kind) -> Value {
         Kind::Word(words) => json!({ "enum": words }),
         Kind::Integer { min, max: i64::MAX } => json!({ "type": "integer", "minimum": min }),
         Kind::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
         Kind::Boolean => json!({ "type": "boolean" }),
         Kind::Size { .. } => json!({ "type": "string", "pattern": "^[0-9][0-9_]* *(B|KiB|MiB|GiB)$" }),
         Kind::Time { .. } => json!({ "type": "string", "pattern": "^[0-9][0-9_]* *(ms|s|min|h|d)$" }),

@@ -57,7 +57,7 @@ impl Walk<'_> {
         Place::at(self.file, span.start)
     }
 
-    fn section(&mut self, section: &'static Section, tree: &DeTable<'_>, start: usize) -> Table {
+    pub(crate) fn section(&mut self, section: &'static Section, tree: &DeTable<'_>, start: usize) -> Table {
         let mut entries = Vec::new();
         for (name, value) in tree.iter() {
             let key_place = self.place(name.span());
@@ -86,7 +86,9 @@ impl Walk<'_> {
     fn value(&mut self, key: &Key, kind: &Kind, value: &Spanned<DeValue<'_>>) -> Located<Written> {
         let place = self.place(value.span());
         let written = self.form(key, kind, value).unwrap_or_else(|message| {
-            self.faults.add(&place, format!("{}: {message}", shown(key)));
+            // Of a limit that is a value nobody needs to be told how to lift it.
+            let word = key.lifted_by.filter(|_| matches!(kind, Kind::Table(_))).map_or(String::new(), |word| format!(", or \"{word}\""));
+            self.faults.add(&place, format!("{}: {message}{word}", shown(key)));
             Written::Broken
         });
         Located { value: written, place }
@@ -94,9 +96,9 @@ impl Walk<'_> {
 
     fn form(&mut self, key: &Key, kind: &Kind, value: &Spanned<DeValue<'_>>) -> Result<Written, String> {
         let place = self.place(value.span());
-        if key.unlimited && value.get_ref().as_str() == Some("unlimited") {
-            self.notes.push(format!("{}: {} is unlimited", place.short(), shown(key)));
-            return Ok(Written::Unlimited);
+        if let Some(word) = key.lifted_by.filter(|word| value.get_ref().as_str() == Some(word)) {
+            self.notes.push(format!("{}: {} is {word}", place.short(), shown(key)));
+            return Ok(Written::Lifted);
         }
         match (kind, value.get_ref()) {
             (Kind::Secret, DeValue::String(text)) => self.secret(text, &place).map(Written::Secret),
@@ -199,6 +201,8 @@ fn leaf(file: &Arc<FileText>, kind: &Kind, value: &DeValue<'_>) -> Result<Writte
         (Kind::Integer { min, max }, DeValue::Integer(number)) => {
             integer(number).filter(|number| (*min..=*max).contains(number)).map(Written::Integer).ok_or_else(refused)
         }
+        (Kind::Share, DeValue::Float(number)) => share(number.as_str()).ok_or_else(refused),
+        (Kind::Share, DeValue::Integer(number)) => share(number.as_str()).ok_or_else(refused),
         (Kind::Boolean, DeValue::Boolean(value)) => Ok(Written::Boolean(*value)),
         (Kind::Size { min, max }, DeValue::String(text)) => {
             let size = ByteSize::parse(text).map_err(unit)?.0;
@@ -219,6 +223,11 @@ fn leaf(file: &Arc<FileText>, kind: &Kind, value: &DeValue<'_>) -> Result<Writte
         (Kind::Value | Kind::Anything, _) => Ok(Written::Raw(Raw::read(file, value))),
         _ => Err(refused()),
     }
+}
+
+fn share(text: &str) -> Option<Written> {
+    let number: f64 = text.replace('_', "").parse().ok()?;
+    (number > 0.0 && number <= 1.0).then_some(Written::Share(number))
 }
 
 fn rate_table(table: &DeTable<'_>) -> Option<Written> {

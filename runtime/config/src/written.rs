@@ -18,11 +18,13 @@ use crate::walk;
 pub(crate) enum Written {
     /// Refused; the fault stands.
     Broken,
-    Unlimited,
+    /// The key's word for no limit: `unlimited` or `off`.
+    Lifted,
     Text(String),
     Secret(Secret),
     Integer(i64),
     Boolean(bool),
+    Share(f64),
     Size(u64),
     Time(Duration),
     Rate(Rate),
@@ -65,7 +67,7 @@ macro_rules! getters {
             let entry = self.entry(name)?;
             let value = match &entry.value.value {
                 Written::$variant(value) => value.clone(),
-                Written::Unlimited => $unlimited?,
+                Written::Lifted => $unlimited?,
                 _ => return None,
             };
             Some(Setting { value, place: Some(entry.value.place.clone()) })
@@ -89,6 +91,7 @@ impl Table {
         text written_text Text String, None::<String>;
         integer written_integer Integer i64, Some(i64::MAX);
         boolean written_boolean Boolean bool, None::<bool>;
+        share written_share Share f64, None::<f64>;
         size written_size Size u64, Some(u64::MAX);
         time written_time Time Duration, None::<Duration>;
         rate written_rate Rate Rate, Some(UNLIMITED_RATE);
@@ -113,6 +116,10 @@ impl Table {
     /// Whether the value was refused.
     pub(crate) fn is_broken(&self, name: &str) -> bool {
         self.entry(name).is_some_and(|entry| matches!(entry.value.value, Written::Broken))
+    }
+    /// Whether the key's word for no limit stands there.
+    pub(crate) fn is_lifted(&self, name: &str) -> bool {
+        self.entry(name).is_some_and(|entry| matches!(entry.value.value, Written::Lifted))
     }
     /// Where the value stands, else the table.
     pub(crate) fn place_of(&self, name: &str) -> Place {

@@ -42,7 +42,9 @@ fn schemas_know_every_key_the_files_may_have_and_no_later_one() {
     assert_eq!(flow["properties"]["idempotency"]["properties"]["keep"]["default"], "48h");
     let server = schema_server();
     assert_eq!(server["properties"]["queue"]["additionalProperties"]["properties"]["expires"]["default"], "7d");
-    assert!(server["properties"]["tenant"]["additionalProperties"]["properties"].get("weight").is_none());
+    let tenant = &server["properties"]["tenant"]["additionalProperties"]["properties"];
+    assert_eq!((&tenant["weight"]["default"], &tenant["run"]["properties"]["ttl"]["default"]), (&1.into(), &"30min".into()));
+    assert!(server["properties"]["server"]["properties"].get("tls").is_none(), "of a later version");
     assert_eq!(server["properties"]["tenant"]["additionalProperties"]["properties"]["rate"]["default"], "6000/min");
     assert_eq!(server["properties"]["database"]["additionalProperties"]["required"], serde_json::json!(["driver", "connection"]));
 }

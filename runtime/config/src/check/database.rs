@@ -7,9 +7,11 @@ use sha2::{Digest as _, Sha256};
 use spillgate_model::Secret;
 use spillgate_model::units::show_duration;
 
-use crate::plan::{DatabasePlan, Driver, Origin};
+use crate::place::Setting;
+use crate::plan::{DatabasePlan, Driver, Origin, Shed};
 use crate::written::Table;
 
+use super::isolation::{BreakerSettings, breaker_limits};
 use super::roots::Roots;
 use super::{Checker, KnownDatabase, Naming, check_name};
 
@@ -31,14 +33,15 @@ pub(crate) fn databases(checker: &mut Checker<'_>, roots: &Roots) -> (Vec<Databa
             "sqlite" => Some(Driver::Sqlite),
             _ => None,
         });
-        let plan = database(checker, &name.value, table, driver.unwrap_or(Driver::Odbc));
-        known.push(KnownDatabase { name: plan.name.clone(), driver, writable: plan.writable, identity: identity(&plan) });
+        let breaker = BreakerSettings::of_database(table);
+        let plan = database(checker, &name.value, table, driver.unwrap_or(Driver::Odbc), breaker.as_ref());
+        known.push(KnownDatabase { name: plan.name.clone(), driver, writable: plan.writable, identity: identity(&plan), breaker });
         plans.push(plan);
     }
     (plans, known)
 }
 
-fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver) -> DatabasePlan {
+fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver, breaker: Option<&BreakerSettings>) -> DatabasePlan {
     let connection = table.secret("connection");
     let origin = connection.as_ref().map_or(Origin::Default, |connection| connection.place.origin());
     let text = connection.map_or(Secret::new(""), |connection| match driver {
@@ -50,10 +53,14 @@ fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver
     let subject = format!("database.{name}");
     let (max, line, idle) = (pool.integer("max"), pool.integer("line"), pool.time("idle"));
     let timeout = table.time("statement_timeout");
+    let fast_only = fast_only(checker, pool, max.value);
+    let shed = shed(checker, pool);
     checker.limit(&subject, format!("{subject}.pool.max"), &max, max.value.to_string());
+    checker.limit(&subject, format!("{subject}.pool.fast_only"), &fast_only, fast_only.value.to_string());
     checker.limit(&subject, format!("{subject}.pool.line"), &line, line.value.to_string());
     checker.limit(&subject, format!("{subject}.pool.idle"), &idle, show_duration(idle.value));
     checker.limit(&subject, format!("{subject}.statement_timeout"), &timeout, show_duration(timeout.value));
+    breaker_limits(checker, table, breaker, &subject, &subject);
     DatabasePlan {
         name: Arc::from(name),
         driver,
@@ -61,14 +68,33 @@ fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver
         writable: table.text("access").value == "read-write",
         on_connect: table.texts("on_connect").into_iter().map(|statement| statement.value).collect(),
         pool_max: usize::try_from(max.value).unwrap_or(1),
-        fast_only: usize::try_from(max.value).unwrap_or(1) / 8,
-        shed: crate::plan::Shed::default(),
-        breaker: Some(crate::plan::BreakerPlan::default()),
+        fast_only: usize::try_from(fast_only.value).unwrap_or(0),
+        shed,
+        breaker: breaker.map(BreakerSettings::plan),
         line: usize::try_from(line.value).unwrap_or(0),
         idle: idle.value,
         statement_timeout: timeout.value,
         origin,
     }
+}
+
+/// An eighth of the pool, unless written: and never all of it, for a slow flow must have somewhere to go.
+fn fast_only(checker: &mut Checker<'_>, pool: &Table, max: i64) -> Setting<i64> {
+    let fast_only = pool.written_integer("fast_only").unwrap_or(Setting { value: max / 8, place: None });
+    if fast_only.value >= max {
+        let message = format!("`fast_only` ({}) leaves no connection of `max` ({max}) to slow flows", fast_only.value);
+        checker.faults.add(&pool.place_of("fast_only"), message);
+    }
+    fast_only
+}
+
+fn shed(checker: &mut Checker<'_>, pool: &Table) -> Shed {
+    let shed = pool.text("shed");
+    if shed.value != "off" {
+        return Shed::Adaptive;
+    }
+    checker.notes.push(format!("{}: `shed` is off", pool.place_of("shed").short()));
+    Shed::Off
 }
 
 /// A SQLite path starts at the file it stands in.

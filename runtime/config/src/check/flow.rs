@@ -9,7 +9,7 @@ use spillgate_model::units::{ByteSize, show_duration};
 
 use crate::keys::flow::ROOT;
 use crate::place::FileText;
-use crate::plan::{Action, CachePlan, Effect, Endpoint, Flow, PageKey, PagePlan, Step};
+use crate::plan::{Action, BreakerPlan, CachePlan, Effect, Endpoint, Flow, PageKey, PagePlan, Step};
 use crate::raw::printable;
 use crate::sql::page::{KeyText, read_key};
 use crate::walk::read_file;
@@ -21,6 +21,7 @@ use super::emit::{Checked, connect};
 use super::endpoint::{Effects, endpoint};
 use super::expression::Names;
 use super::input::{Surroundings, inputs};
+use super::isolation::{BreakerSettings, breaker_limits};
 use super::roots::Roots;
 use super::routes::Taken;
 use super::statement::Paging;
@@ -102,6 +103,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
     if endpoint.is_some() && table.text("about").value.is_empty() {
         checker.notes.push(format!("{}: the flow {flow_name} has no `about`, by which callers choose it", file.path.display()));
     }
+    let breaker = breaker(checker, table, &steps.subject, &proven, world);
     let emits = std::mem::take(&mut steps.emits);
     let flow = Flow {
         name: flow_name,
@@ -109,7 +111,7 @@ fn checked(checker: &mut Checker<'_>, file: &Arc<FileText>, table: &Table, world
         http: endpoint.map(|endpoint| Endpoint { method: endpoint.method, path: endpoint.path }),
         effect: if writes { Effect::Write } else { Effect::Read },
         deadline: table.time("deadline").into_limit(),
-        breaker: proven.iter().any(|(step, _)| matches!(step.action, Action::Sql(_))).then(crate::plan::BreakerPlan::default),
+        breaker,
         cache,
         page,
         steps: proven.into_iter().map(|(step, _)| step).collect(),
@@ -143,6 +145,24 @@ fn limits(checker: &mut Checker<'_>, table: &Table, subject: &str) {
         checker.limit(subject, "flow.page.size", &size, size.value.to_string());
         checker.limit(subject, "flow.page.max", &max, max.value.to_string());
     }
+}
+
+/// As written; what is not written is as for the database of the first `sql` step. A flow without one has none.
+fn breaker(checker: &mut Checker<'_>, table: &Table, subject: &str, steps: &[(Step, &Table)], world: &World<'_>) -> Option<BreakerPlan> {
+    let database = steps.iter().find_map(|(step, _)| match &step.action {
+        Action::Sql(sql) => Some(sql.database),
+        _ => None,
+    });
+    let Some(database) = database else {
+        let has_sql = table.tables("step").iter().any(|step| step.has("sql") || step.has("sql_file"));
+        if table.has("breaker") && !has_sql {
+            checker.faults.add(&table.key_place("breaker"), "a flow without a `sql` step has no `breaker`");
+        }
+        return None;
+    };
+    let breaker = BreakerSettings::read(table, world.databases[database].breaker.as_ref());
+    breaker_limits(checker, table, breaker.as_ref(), subject, "flow");
+    breaker.map(|breaker| breaker.plan())
 }
 
 fn cache(checker: &mut Checker<'_>, table: &Table, writes: bool) -> Option<CachePlan> {

@@ -13,6 +13,7 @@ mod endpoint;
 mod expression;
 mod flow;
 mod input;
+mod isolation;
 mod once;
 mod queue;
 mod roots;
@@ -157,6 +158,8 @@ pub(crate) struct KnownDatabase {
     pub(crate) writable: bool,
     /// Digest of what it is: cached replies of another database are not its own.
     pub(crate) identity: [u8; 32],
+    /// `None`: it is off.
+    pub(crate) breaker: Option<isolation::BreakerSettings>,
 }
 
 /// What flows are checked against.
@@ -178,6 +181,7 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     let (databases, known) = database::databases(&mut checker, &roots);
     let tenants = tenant::tenants(&mut checker, &roots, &server, &databases);
     tenant::check_keys(&mut checker, &roots, &server);
+    isolation::check_reserved(&mut checker, &roots, &databases, &tenants);
     let queues = queue::queues(&mut checker, &roots);
     let world =
         World { databases: &known, tenants: &tenants, queues: &queues, http_hosts: &server.http_hosts, memory: server.memory.value };

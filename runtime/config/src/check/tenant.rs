@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use spillgate_model::limits::TENANTS;
-use spillgate_model::units::{ByteSize, Rate};
+use spillgate_model::units::ByteSize;
 use spillgate_model::{Type, Value};
 
 use crate::fault::did_you_mean;
 use crate::keys::server::CLASSES;
 use crate::place::{Located, Place, Setting};
-use crate::plan::{
-    Admin, Class, DEFAULT_REPEAT_BUDGET, DatabasePlan, Flow, Limit, Origin, QueuedPlan, RunPlan, SeatShare, ServerPlan, TenantPlan,
-};
+use crate::plan::{Admin, Class, DatabasePlan, Flow, Limit, QueuedPlan, RunPlan, ServerPlan, TenantPlan};
 use crate::raw::{Raw, printable};
 use crate::typed::{self, Problem};
 use crate::written::{Table, Written};
 
+use super::isolation::{count, seats};
 use super::roots::Roots;
 use super::{Checker, Naming, check_name};
 
@@ -96,16 +95,13 @@ fn tenant(
     check_name(checker, "a tenant", &name.value, Naming::Free, &name.place);
     let class_name = table.text("class").value;
     let class = classes.iter().find(|(name, _)| name.value == class_name).map(|(_, table)| table);
-    let rate = table.written_rate("rate").or_else(|| class?.written_rate("rate")).unwrap_or_else(|| table.rate("rate"));
-    let in_flight =
-        table.written_integer("in_flight").or_else(|| class?.written_integer("in_flight")).unwrap_or_else(|| table.integer("in_flight"));
-    let memory = table.written_size("memory").or_else(|| class?.written_size("memory"));
+    let written: Vec<&Table> = [Some(table), class].into_iter().flatten().collect();
+    let rate = |name: &str| written.iter().find_map(|table| table.written_rate(name)).unwrap_or_else(|| table.rate(name));
+    let integer = |name: &str| written.iter().find_map(|table| table.written_integer(name)).unwrap_or_else(|| table.integer(name));
+    let memory = written.iter().find_map(|table| table.written_size("memory"));
     let memory = memory.unwrap_or(Setting { value: server.memory.value / MEMORY_SHARE, place: None });
-    let subject = format!("tenant.{}", name.value);
-    checker.limit(&subject, "tenant.rate", &rate, show_rate(rate.value));
-    checker.limit(&subject, "tenant.in_flight", &in_flight, show_count(in_flight.value));
-    checker.limit(&subject, "tenant.memory", &memory, show_size(memory.value));
-    let queued = queued(checker, &subject, table, class);
+    let (rate, repeat_budget, in_flight, weight) = (rate("rate"), rate("repeat_budget"), integer("in_flight"), integer("weight"));
+    let seats = seats(checker, table, class, databases);
     let flows = table.texts("flows");
     if flows.iter().any(|pattern| pattern.value == "*") {
         checker.notes.push(format!("{}: tenant {} may call every flow", name.place.short(), name.value));
@@ -123,27 +119,44 @@ fn tenant(
         rate: rate.into_limit(),
         in_flight: unlimited_count(in_flight),
         memory: memory.into_limit(),
-        queued,
-        weight: Limit { value: 1, origin: Origin::Default },
-        seats: databases.iter().map(|database| SeatShare::of_pool(database.pool_max)).collect(),
-        repeat_budget: Limit { value: DEFAULT_REPEAT_BUDGET, origin: Origin::Default },
-        run: RunPlan::default(),
+        queued: queued(table, class),
+        weight: count(weight),
+        seats,
+        repeat_budget: repeat_budget.into_limit(),
+        run: run(table, class),
         flows: flows.into_iter().map(|pattern| pattern.value).collect(),
         origin: name.place.origin(),
     }
 }
 
 /// Each limit for itself: the tenant's own, its class's, the default.
-fn queued(checker: &mut Checker<'_>, subject: &str, table: &Table, class: Option<&Table>) -> QueuedPlan {
+fn queued(table: &Table, class: Option<&Table>) -> QueuedPlan {
     let unwritten = table.unwritten("queued");
-    let written: Vec<&Table> = [Some(table), class].into_iter().flatten().filter_map(|table| table.table("queued")).collect();
+    let written = both(table, class, "queued");
     let size = |name| written.iter().find_map(|table| table.written_size(name)).unwrap_or_else(|| unwritten.size(name));
     let items = written.iter().find_map(|table| table.written_integer("items")).unwrap_or_else(|| unwritten.integer("items"));
-    let (bytes, disk) = (size("bytes"), size("disk"));
-    checker.limit(subject, "tenant.queued.items", &items, show_count(items.value));
-    checker.limit(subject, "tenant.queued.bytes", &bytes, show_size(bytes.value));
-    checker.limit(subject, "tenant.queued.disk", &disk, show_size(disk.value));
-    QueuedPlan { items: unlimited_count(items), bytes: bytes.into_limit(), disk: disk.into_limit() }
+    QueuedPlan { items: unlimited_count(items), bytes: size("bytes").into_limit(), disk: size("disk").into_limit() }
+}
+
+fn run(table: &Table, class: Option<&Table>) -> RunPlan {
+    let unwritten = table.unwritten("run");
+    let written = both(table, class, "run");
+    let integer = |name| written.iter().find_map(|table| table.written_integer(name)).unwrap_or_else(|| unwritten.integer(name));
+    let ttl = written.iter().find_map(|table| table.written_time("ttl")).unwrap_or_else(|| unwritten.time("ttl"));
+    let count = |name| unlimited_count(integer(name));
+    RunPlan {
+        live: count("live"),
+        calls: count("calls"),
+        in_flight: count("in_flight"),
+        retries: count("retries"),
+        depth: count("depth"),
+        ttl: ttl.into_limit(),
+    }
+}
+
+/// The table of that name of a tenant and of its class, where written.
+fn both<'a>(table: &'a Table, class: Option<&'a Table>, name: &str) -> Vec<&'a Table> {
+    [Some(table), class].into_iter().flatten().filter_map(|table| table.table(name)).collect()
 }
 
 pub(crate) fn unlimited_count(setting: Setting<i64>) -> Limit<u64> {
@@ -157,10 +170,6 @@ pub(crate) fn show_count(value: i64) -> String {
 
 pub(crate) fn show_size(value: u64) -> String {
     if value == u64::MAX { "unlimited".into() } else { ByteSize(value).to_string() }
-}
-
-fn show_rate(rate: Rate) -> String {
-    if rate.calls == u64::MAX { "unlimited".into() } else { format!("{rate}, burst {}", rate.burst) }
 }
 
 fn attributes(checker: &mut Checker<'_>, table: &Table) -> BTreeMap<Arc<str>, Value> {

@@ -3,6 +3,7 @@
 use spillgate_model::limits::{MAX_BYTES, MAX_ROWS};
 
 use super::durable::{IDEMPOTENCY, SCHEDULE, UNIQUE};
+use super::isolation::BREAKER;
 use super::{Kind, Section, key};
 
 const SECOND: u64 = 1_000;
@@ -27,6 +28,12 @@ pub(crate) static ROOT: Section = Section {
         ),
         key("effect", Kind::Word(&["read", "write"]), "`write` allows statements that change rows.").default("\"read\""),
         key("deadline", Kind::Time { min: 1, max: HOUR }, "When a call must be over. A caller may shorten it.").default("\"5s\""),
+        key(
+            "breaker",
+            Kind::Table(&BREAKER),
+            "When calls of this flow are no longer let through; what is not written is as for the database of its first `sql` step.",
+        )
+        .or_off(),
         key("cache", Kind::Table(&CACHE), "Replies that are kept, by flow version, tenant and input."),
         key("page", Kind::Table(&PAGE), "Turns the last step into a list read in pages."),
         key("input", Kind::Named(&INPUT), "What a caller sends."),

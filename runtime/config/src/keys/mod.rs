@@ -5,6 +5,7 @@
 
 pub(crate) mod durable;
 pub(crate) mod flow;
+pub(crate) mod isolation;
 pub(crate) mod server;
 
 use spillgate_model::units::{ByteSize, show_duration};
@@ -26,8 +27,8 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     pub(crate) about: &'static str,
     pub(crate) presence: Presence,
-    /// `"unlimited"` may stand in place of the limit.
-    pub(crate) unlimited: bool,
+    /// This word may stand in place of the value and lifts the limit: `unlimited` or `off`. `check` lists where it does.
+    pub(crate) lifted_by: Option<&'static str>,
     pub(crate) stage: Stage,
 }
 
@@ -46,7 +47,6 @@ pub(crate) enum Presence {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Now,
-    Isolation,
     Edge,
 }
 
@@ -55,7 +55,6 @@ impl Stage {
     pub(crate) fn comes_with(self) -> &'static str {
         match self {
             Stage::Now => "this version",
-            Stage::Isolation => "isolation between tenants",
             Stage::Edge => "the hardened edge",
         }
     }
@@ -89,6 +88,8 @@ pub(crate) enum Kind {
         min: u64,
         max: u64,
     },
+    /// A number above 0 and at most 1.
+    Share,
     /// `"600/min"` or `{ rate = "600/min", burst = 50 }`.
     Rate,
     /// A type of inputs, or a list of one.
@@ -123,6 +124,7 @@ impl Kind {
             Kind::Boolean => "true or false".into(),
             Kind::Size { min, max } => format!("a size from \"{}\" to \"{}\"", ByteSize(*min), ByteSize(*max)),
             Kind::Time { min, max } => format!("a time from \"{}\" to \"{}\"", milliseconds(*min), milliseconds(*max)),
+            Kind::Share => "a number above 0 and at most 1".into(),
             Kind::Rate => "a rate such as \"600/min\" or { rate = \"600/min\", burst = 50 }".into(),
             Kind::InputType => "a type such as \"integer\", or a list such as [\"integer\"]".into(),
             Kind::Value => "text, a number, true or false, a date, or a list of them".into(),
@@ -142,7 +144,7 @@ fn milliseconds(amount: u64) -> String {
 
 /// A key that need not be written.
 pub(crate) const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { name, kind, about, presence: Presence::Optional, unlimited: false, stage: Stage::Now }
+    Key { name, kind, about, presence: Presence::Optional, lifted_by: None, stage: Stage::Now }
 }
 
 impl Key {
@@ -153,7 +155,10 @@ impl Key {
         Key { presence: Presence::Default(toml), ..self }
     }
     pub(crate) const fn or_unlimited(self) -> Self {
-        Key { unlimited: true, ..self }
+        Key { lifted_by: Some("unlimited"), ..self }
+    }
+    pub(crate) const fn or_off(self) -> Self {
+        Key { lifted_by: Some("off"), ..self }
     }
     pub(crate) const fn later(self, stage: Stage) -> Self {
         Key { stage, ..self }
@@ -189,6 +194,7 @@ mod tests {
         let mut sections = Vec::new();
         visit(&server::ROOT, &mut sections);
         visit(&flow::ROOT, &mut sections);
+        visit(&isolation::OVERRIDE, &mut sections);
         for (section, key) in sections.iter().flat_map(|section| section.keys.iter().map(move |key| (section, key))) {
             assert!(key.about.ends_with('.'), "{} {}: {}", section.title, key.name, key.about);
             if let Presence::Default(text) = key.presence {

@@ -2,17 +2,15 @@
 
 use spillgate_model::limits::LEAST_DISK_LIMIT;
 
-use super::durable::{QUEUE, QUEUED};
-use super::{Key, Kind, Section, Stage, key};
+use super::durable::QUEUE;
+use super::isolation::{self, BREAKER};
+use super::{Kind, Section, Stage, key};
 
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
-/// The largest count a limit may be set to.
-const MANY: i64 = 1_000_000;
 
 pub(crate) const CLASSES: &[&str] = &["control", "interactive", "agent", "batch"];
 /// A tenant that does not say is an agent: of the classes with people behind them the least urgent.
@@ -93,7 +91,7 @@ static DATABASE: Section = Section {
         key("pool", Kind::Table(&POOL), "Connections and the line before them."),
         key("statement_timeout", Kind::Time { min: 1, max: HOUR }, "Longest time for one statement, whatever the flow's deadline.")
             .default("\"5s\""),
-        key("breaker", Kind::Anything, "When calls are no longer let through.").later(Stage::Isolation),
+        key("breaker", Kind::Table(&BREAKER), "When calls are no longer let through, and for how long.").or_off(),
         key("cancel_sql", Kind::Anything, "Statement that ends another connection's statement.").later(Stage::Edge),
     ],
 };
@@ -105,70 +103,60 @@ static POOL: Section = Section {
         key("max", Kind::Integer { min: 1, max: 1_000 }, "Most connections, for reads and writes together.").default("16"),
         key("line", Kind::Integer { min: 0, max: 100_000 }, "Most calls of one tenant that wait for a connection.").default("16"),
         key("idle", Kind::Time { min: SECOND, max: DAY }, "A connection unused for so long is closed.").default("\"5min\""),
-        key("fast_only", Kind::Anything, "Connections kept free of slow flows.").later(Stage::Isolation),
-        key("shed", Kind::Anything, "Whether the line is shortened under load.").later(Stage::Isolation),
+        key(
+            "fast_only",
+            Kind::Integer { min: 0, max: 999 },
+            "Connections that flows never hold which take over 250 ms by estimate, or are not yet measured; without it an eighth.",
+        ),
+        key(
+            "shed",
+            Kind::Word(&["adaptive", "off"]),
+            "`adaptive`: while the database is slower than it used to be, fewer connections are used and the line is shortened.",
+        )
+        .default("\"adaptive\""),
     ],
 };
-
-/// Keys that stand in classes and tenants alike.
-const fn weight() -> Key {
-    key("weight", Kind::Anything, "Share among the tenants of a class.").later(Stage::Isolation)
-}
-const fn seats() -> Key {
-    key("seats", Kind::Anything, "Connections of a database that are reserved and that may be held.").later(Stage::Isolation)
-}
-const fn queued() -> Key {
-    key("queued", Kind::Table(&QUEUED), "Most that may wait in queues, and what it may hold of the disk.")
-}
-const fn repeat_budget() -> Key {
-    key("repeat_budget", Kind::Anything, "Repeats of failing calls.").later(Stage::Isolation)
-}
-const fn run() -> Key {
-    key("run", Kind::Anything, "Budget of one agent run.").later(Stage::Isolation)
-}
 
 static CLASS: Section = Section {
     title: "[class.NAME]",
     about: "NAME is control, interactive, agent or batch.",
     keys: &[
-        key("rate", Kind::Rate, "Calls in a period.").or_unlimited(),
-        key("in_flight", Kind::Integer { min: 1, max: MANY }, "Calls at once.").or_unlimited(),
-        key("memory", Kind::Size { min: KIB, max: TIB }, "Payload bytes at once.").or_unlimited(),
-        weight(),
-        seats(),
-        queued(),
-        repeat_budget(),
-        run(),
+        isolation::rate(),
+        isolation::in_flight(),
+        isolation::memory(),
+        isolation::weight(),
+        isolation::seats(),
+        isolation::queued(),
+        isolation::repeat_budget(),
+        isolation::run(),
     ],
 };
 
 static TENANT: Section = Section {
     title: "[tenant.NAME]",
-    about: "One caller. A limit not written here is its class's, and without one there the default.",
+    about: "One caller. A limit not written here is its class's, and without one there the default. Operators may set others while the server runs.",
     keys: &[
         key("keys", Kind::List(&Kind::Secret), "Keys of this tenant, kept as hashes.").default("[]"),
-        key("class", Kind::Word(CLASSES), "Which class it belongs to.").default(DEFAULT_CLASS),
+        key("class", Kind::Word(CLASSES), "Which class it belongs to: who goes first where calls wait.").default(DEFAULT_CLASS),
         key(
             "attributes",
             Kind::Map(&Kind::Value),
             "What identity-bound inputs read. Text, whole numbers, booleans; exact decimals as text.",
         ),
-        key("rate", Kind::Rate, "Calls in a period. The burst is a tenth of the calls of a minute unless written.")
-            .default("\"6000/min\"")
-            .or_unlimited(),
-        key("in_flight", Kind::Integer { min: 1, max: MANY }, "Calls at once.").default("64").or_unlimited(),
-        key("memory", Kind::Size { min: KIB, max: TIB }, "Its most of the server's `memory`; without it a quarter.").or_unlimited(),
         key(
             "flows",
             Kind::List(&Kind::Text),
             "Names of the flows it may call; `*` stands for any letters. Other flows do not exist for it.",
         )
         .default("[\"*\"]"),
-        weight(),
-        seats(),
-        queued(),
-        repeat_budget(),
-        run(),
-        key("database", Kind::Anything, "Seats of one database.").later(Stage::Isolation),
+        isolation::rate().default("\"6000/min\""),
+        isolation::in_flight().default("64"),
+        isolation::memory(),
+        isolation::weight().default("1"),
+        isolation::seats(),
+        isolation::queued(),
+        isolation::repeat_budget().default("{ rate = \"1/s\", burst = 20 }"),
+        isolation::run(),
+        isolation::database(),
     ],
 };
