@@ -122,10 +122,20 @@ impl Rig {
     }
 }
 
-/// A flow of one statement.
+/// A tenant whose key is `key-NAME-1`; its rate is not what is looked at.
+pub fn tenant(name: &str, class: &str, more: &str) -> String {
+    format!("[tenant.{name}]\nkeys = [\"{}\"]\nclass = \"{class}\"\nrate = \"unlimited\"\n{more}\n", key(name))
+}
+
+/// Its key.
+pub fn key(name: &str) -> String {
+    format!("key-{name}-1")
+}
+
+/// A flow of one statement with one small row.
 pub fn flow(name: &str, http: &str, effect: &str, deadline: &str, database: &str, sql: &str) -> String {
     format!(
         "name = \"{name}\"\nabout = \"For scenes of isolation.\"\nhttp = \"{http}\"\neffect = \"{effect}\"\ndeadline = \"{deadline}\"\n\
-         [[step]]\nname = \"{name}\"\ndatabase = \"{database}\"\nsql = \"{sql}\"\n"
+         [[step]]\nname = \"{name}\"\ndatabase = \"{database}\"\nsql = \"{sql}\"\nmax_rows = 1\nmax_bytes = \"1KiB\"\n"
     )
 }

@@ -1,0 +1,58 @@
+//! Promise 11: every tenant asks for its largest answer at once, and memory stays within `memory` plus a fixed part.
+
+use std::io::Read as _;
+
+use spillgate_test_support::server::Request;
+
+use crate::scene::{key, serve, tenant, turn};
+
+/// What the server may hold for results.
+const MEMORY: u64 = 32 << 20;
+/// What it may grow beyond that: connections, caches of the database, what the allocator keeps.
+const FIXED: u64 = 24 << 20;
+const TENANTS: usize = 16;
+/// Each tenant's quarter of it holds two such answers.
+const ANSWER: &str = "WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < 1900) SELECT n, printf('%02000d', n) AS t FROM counted";
+const EACH: usize = 3;
+
+#[test]
+fn promise_11_every_tenant_asks_for_its_largest_answer_at_once() {
+    let _turn = turn();
+    let largest = format!(
+        "name = \"largest\"\nabout = \"Nearly four mebibytes of rows.\"\nhttp = \"GET /largest\"\neffect = \"read\"\ndeadline = \"30s\"\n[[step]]\nname = \"largest\"\ndatabase = \"main\"\nsql = \"{ANSWER}\"\nmax_rows = 10000\nmax_bytes = \"4MiB\"\n"
+    );
+    let names: Vec<String> = (0..TENANTS).map(|number| format!("tenant-{number}")).collect();
+    let mut sections = vec!["memory = \"32MiB\"\n[database.main]\ndriver = \"sqlite\"\nconnection = \"{folder}/main.db\"\npool = { max = 4 }\n".to_owned()];
+    sections.extend(names.iter().map(|name| tenant(name, "agent", "")));
+    let server = serve(&sections, &[("largest.toml", largest)]);
+    rusqlite::Connection::open(server.folder.join("main.db"))
+        .and_then(|file| file.execute_batch("CREATE TABLE t (a)"))
+        .expect("a database");
+    let one = server.get(&key(&names[0]), "/api/largest");
+    assert_eq!((one.status, one.json()["row_count"].as_u64()), (200, Some(1_900)), "{}", one.head);
+    let before = server.settled_bytes();
+
+    let calls: Vec<_> = names
+        .iter()
+        .flat_map(|name| (0..EACH).map(|_| Request::new("GET", "/api/largest").key(&key(name)).open(&server.flows)))
+        .collect();
+    let mut grown = 0;
+    let (mut served, mut refused) = (0, 0);
+    for mut call in calls {
+        let mut reply = String::new();
+        call.read_to_string(&mut reply).expect("a whole reply");
+        grown = grown.max(server.resident_bytes().saturating_sub(before));
+        match &reply[..12] {
+            "HTTP/1.1 200" => served += 1,
+            "HTTP/1.1 503" if reply.contains("\"code\"") => refused += 1,
+            other => panic!("{other}: {}", &reply[..reply.len().min(500)]),
+        }
+    }
+    println!("{served} served, {refused} refused, grown by {grown} bytes");
+    assert!(served >= 4, "there is memory for some: {served} served, {refused} refused");
+    assert!(refused > 0 && served + refused == TENANTS * EACH, "there is not memory for all: {served} served");
+    assert!(grown < MEMORY + FIXED, "memory grew by {grown} bytes");
+    server.wait_for("all memory back", |server| (server.metric("spillgate_memory_reserved_bytes ") == Some(0.0)).then_some(()));
+    let again = server.get(&key(&names[1]), "/api/largest");
+    assert_eq!(again.status, 200, "{}", again.head);
+}

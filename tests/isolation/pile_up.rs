@@ -1,0 +1,68 @@
+//! Promise 5: two hundred agents pile up on a slow statement, and another tenant's calls take as long as ever.
+
+use std::time::{Duration, Instant};
+
+use spillgate_test_support::load::{Agents, Pause, address};
+use spillgate_test_support::rig::Rig;
+use spillgate_test_support::server::folder;
+
+use crate::crowds::interactive;
+use crate::scene::{key, play, serve, tenant, turn};
+
+const SLOW: Duration = Duration::from_secs(1);
+const SEATS: u32 = 8;
+/// What the agents may hold when nothing is written: two less than there are.
+const AGENT_SEATS: u32 = SEATS - 2;
+const PER_SECOND: f64 = 20.0;
+
+fn pile_up(rig: &Rig) {
+    let _turn = turn();
+    let sections = [
+        rig.database("main", &format!("pool = {{ max = {SEATS} }}")),
+        tenant("agents", "agent", "in_flight = 256"),
+        tenant("office", "interactive", ""),
+    ];
+    let server = serve(&sections, &rig.flows("main"));
+    // The first calls open connections.
+    let warm = interactive(&server, "office", PER_SECOND);
+    play(Duration::from_millis(500));
+    warm.end();
+
+    let agents = Agents {
+        address: address(&server.flows),
+        requests: vec![rig.slow_call(&key("agents"))],
+        count: 200,
+        patience: Duration::from_secs(60),
+        pause: Pause::AsTold(Duration::from_millis(200)),
+    };
+    let agents = agents.start();
+    play(Duration::from_secs(1));
+    let from = Instant::now();
+    let office = interactive(&server, "office", PER_SECOND);
+    play(Duration::from_secs(4));
+    let (office, to) = (office.end(), Instant::now());
+    let agents = agents.end().ended_within(from, to);
+
+    println!("{}: office {office}; agents {agents}", rig.name);
+    assert_eq!(office.well(), office.len(), "no refusal, no error: {office}");
+    assert!(office.latency(950) < SLOW / 4, "nobody waited behind a slow statement: {office}");
+    let full = f64::from(AGENT_SEATS) * (to - from).as_secs_f64() / SLOW.as_secs_f64();
+    assert!(agents.well() as f64 > 0.7 * full, "the agents' seats stay in use: {agents}");
+}
+
+#[test]
+fn promise_5_a_pile_up_in_postgres_moves_nobody_else() {
+    pile_up(&Rig::postgres(SLOW));
+}
+
+#[test]
+fn promise_5_a_pile_up_in_sqlite_moves_nobody_else() {
+    let folder = folder("pile-up");
+    pile_up(&Rig::sqlite(&folder, SLOW, AGENT_SEATS));
+    let _left_behind = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn promise_5_a_pile_up_in_ibms_driver_moves_nobody_else() {
+    pile_up(&Rig::db2(SLOW));
+}
