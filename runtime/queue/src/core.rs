@@ -14,6 +14,7 @@
 pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod clean;
+pub(crate) mod damage;
 pub(crate) mod decide;
 pub(crate) mod emit;
 pub(crate) mod end;
@@ -150,6 +151,12 @@ pub(crate) struct Core {
     /// Cleaning may look again for room that was refused.
     pub(crate) may_look: bool,
     agenda: clean::Agenda,
+    /// Uses of extents that the catalog does not name yet; `None`: nothing stands there.
+    uncatalogued: crate::store::catalog::Entries,
+    /// Uses with a serial below it are durable, as far as they came to be.
+    committed_below: u64,
+    /// What damage has cost and is still to be said.
+    damage: damage::Damage,
     /// Lanes for which a command waits.
     wanting: Vec<usize>,
 }
@@ -186,6 +193,9 @@ impl Core {
             room_wanted: false,
             may_look: true,
             agenda: clean::Agenda::default(),
+            uncatalogued: crate::store::catalog::Entries::new(),
+            committed_below: 0,
+            damage: damage::Damage::default(),
             wanting: Vec::new(),
         }
     }
@@ -252,6 +262,25 @@ impl Core {
     }
     pub(crate) fn id(&self, lane: usize, sequence: u64) -> JobId {
         JobId { lane: self.lanes[lane].number, sequence }
+    }
+
+    /// What is to be written into the catalog, and below which serial it is complete then.
+    pub(crate) fn take_uncatalogued(&mut self) -> (crate::store::catalog::Entries, u64) {
+        (std::mem::take(&mut self.uncatalogued), self.committed_below)
+    }
+    /// It could not be written.
+    pub(crate) fn put_back_uncatalogued(&mut self, entries: crate::store::catalog::Entries) {
+        for (position, entry) in entries {
+            self.uncatalogued.entry(position).or_insert(entry);
+        }
+    }
+    /// It could not be brought up to date at the start.
+    pub(crate) fn catalog_is_behind(&mut self) {
+        self.committed_below = 0;
+    }
+    /// At a start, when all that was found is in the catalog.
+    pub(crate) fn catalogued_below(&self) -> u64 {
+        self.committed_below
     }
 
     fn token(&mut self) -> u64 {

@@ -1,7 +1,7 @@
 //! The bytes on disk, format version 1: encoding and decoding, and nothing else. No I/O, no clock, no state of a store.
 //!
 //! ```text
-//! head          4 KiB   magic, version, store id, extent bytes, file bytes, disk limit, checksum
+//! head          4 KiB   magic, version, store id, extent bytes, file bytes, disk limit, checksum; behind it the catalog
 //! extents-NNNN  file bytes, allocated whole; extent `index` stands at index * 64 KiB
 //!
 //! extent  | header, one sector | fragment | fragment | … free … | footer, when sealed |
@@ -37,6 +37,7 @@
 //! It refuses: unknown versions and kinds (`Fault::Version`, `Fault::Invalid`), never guessing what they mean.
 
 mod bytes;
+mod catalog;
 mod footer;
 mod fragment;
 mod head;
@@ -47,6 +48,10 @@ mod journal;
 mod scan;
 mod tail;
 
+pub use catalog::{
+    CATALOG_AT, CATALOG_ENTRY_BYTES, CATALOG_MARK_AT, CATALOG_MARK_BYTES, CatalogEntry, decode_entry, decode_mark, encode_entry,
+    encode_mark, head_file_bytes,
+};
 pub use footer::{decode_footer, footer_bytes};
 pub use fragment::{Fragment, Kind, Piece};
 pub use head::StoreHead;
@@ -81,6 +86,8 @@ pub const MOST_NAME_BYTES: usize = 128;
 pub const MOST_KEYS: usize = 2;
 /// Head and body of one record.
 pub const MOST_RECORD_BYTES: usize = 1 << 30;
+/// Files have smaller numbers: the place of an extent is 32 bits.
+const MOST_FILES: u32 = 1 << 20;
 /// Smallest and largest store file.
 pub const FILE_BYTES: std::ops::RangeInclusive<u64> = 1024 * 1024..=64 * 1024 * 1024;
 
@@ -116,7 +123,7 @@ pub fn file_name(number: u32) -> String {
 /// The number of a store file, or `None` for other files. One spelling for each number.
 pub fn file_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix("extents-")?.parse().ok()?;
-    (file_name(number) == name).then_some(number)
+    (number < MOST_FILES && file_name(number) == name).then_some(number)
 }
 
 /// How large the files of a store with this limit are: a 32nd, whole extents, 1 to 64 MiB. Fixed when the store is made.

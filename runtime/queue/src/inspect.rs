@@ -15,12 +15,12 @@ use crate::clock::MachineClock;
 use crate::core::Core;
 use crate::core::recover::Source;
 use crate::disk::Disk;
-use crate::format::{HEAD_BYTES, VERSION, file_name};
+use crate::format::{VERSION, file_name, head_file_bytes};
 use crate::inspect::export::Export;
 use crate::inspect::look::Look;
 use crate::inspect::verify::Proof;
 use crate::status::LaneName;
-use crate::store::{Store, StoreOptions};
+use crate::store::{Store, StoreOptions, missing_names};
 
 /// Why a folder cannot be looked into.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ pub struct Inspection {
     pub extents_sealed: u64,
     /// Extents that are set aside, and why.
     pub quarantined: Vec<Damage>,
-    /// Names of files that should be there.
+    /// Names of files that should be there; of many, the last entry says how many more.
     pub missing_files: Vec<String>,
     /// In name order.
     pub lanes: Vec<InspectedLane>,
@@ -137,7 +137,9 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, InspectError> {
     let mut lanes: Vec<InspectedLane> = core.lanes.iter().map(inspected).collect();
     lanes.sort_by(|one, other| one.name.cmp(&other.name));
     let mut remarks = look.remarks.clone();
-    remarks.extend(core.recovered.remarks.iter().cloned());
+    let cut = look.cut().into_iter();
+    remarks.extend(cut.map(|(number, bytes, before)| format!("{} is {bytes} bytes long, not {before}", file_name(number))));
+    remarks.extend(core.recovered.losses.iter().chain(&core.recovered.remarks).cloned());
     Ok(Inspection {
         version: VERSION,
         files: look.files.keys().copied().map(file_name).collect(),
@@ -146,7 +148,7 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, InspectError> {
         extents_open,
         extents_sealed: core.extents.held().saturating_sub(extents_open),
         quarantined: look.positions().into_iter().filter_map(|position| look.header(position).err()).collect(),
-        missing_files: look.missing.clone(),
+        missing_files: missing_names(&look.missing),
         lanes,
         remarks,
     })
@@ -168,13 +170,20 @@ pub fn verify(disk: &dyn Disk, report: &mut dyn FnMut(Damage)) -> Result<Verifie
     let look = Look::open(disk)?;
     let core = look.recover();
     let mut proof = Proof::new(&look, report);
-    for name in &look.missing {
-        proof.fault(Damage { file: name.clone(), extent: None, offset: None, reason: "it is missing".to_owned() });
+    for file in missing_names(&look.missing) {
+        proof.fault(Damage { file, extent: None, offset: None, reason: "it is missing".to_owned() });
+    }
+    for (number, bytes, before) in look.cut() {
+        let reason = format!("it is {bytes} bytes long, not {before}");
+        proof.fault(Damage { file: file_name(number), extent: None, offset: None, reason });
     }
     for position in look.positions() {
         if let Err(damage) = look.header(position) {
             proof.fault(damage);
         }
+    }
+    for (position, reason) in core.damage_found() {
+        proof.fault(look.damage(*position, None, reason.clone()));
     }
     for lane in &core.lanes {
         proof.lane(lane);
@@ -201,7 +210,12 @@ pub fn purge(disk: Arc<dyn Disk>, lane: &LaneName, dead_too: bool) -> Result<u64
     // As large as it is: nothing is made and nothing given back.
     let last = look.files.last_key_value().map_or(0, |(number, (_, bytes))| u64::from(*number) * look.head.file_bytes + bytes);
     let store = |error: crate::store::StoreError| InspectError::Store(error.to_string());
-    let options = StoreOptions { disk, clock: Arc::new(MachineClock::default()), disk_limit: last + HEAD_BYTES as u64, disk_reserve: 0 };
+    let options = StoreOptions {
+        disk,
+        clock: Arc::new(MachineClock::default()),
+        disk_limit: last + head_file_bytes(last + head_file_bytes(last)),
+        disk_reserve: 0,
+    };
     drop(look);
     let open = Store::open(options).map_err(store)?;
     let known = open.lanes(None).iter().any(|status| status.name == *lane);

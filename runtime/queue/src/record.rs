@@ -107,6 +107,19 @@ pub enum JournalRecord {
         /// At least one.
         ranges: Vec<(u64, u64)>,
     },
+    /// What damage cost the lane.
+    Lost {
+        /// Told until then.
+        until: u64,
+        /// Whatever is missing of the journal before this place is known: the serial of an extent, and an offset in it.
+        serial: u64,
+        /// See `serial`.
+        offset: u64,
+        /// Items below it may have been started.
+        suspect_below: u64,
+        /// Items that are gone: as in `Purged`, maybe none.
+        ranges: Vec<(u64, u64)>,
+    },
     /// A note.
     Note {
         /// Its name.

@@ -97,8 +97,10 @@ pub struct Recovered {
     pub cut_records: u64,
     /// Extents that cannot be read; they are left as they are and not used.
     pub quarantined_extents: u64,
-    /// Names of store files that are missing.
+    /// Names of store files that are missing; where there are many, the last entry says how many more.
     pub missing_files: Vec<String>,
+    /// What was acknowledged and is lost, a sentence each.
+    pub losses: Vec<String>,
     /// What else a person should know, a sentence each.
     pub remarks: Vec<String>,
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod appending;
+pub(crate) mod catalog;
 mod cleaner;
 mod deciding;
 mod files;
@@ -27,6 +28,7 @@ use crate::job::{Job, JobId};
 use crate::limits::{Full, Need, QueueLimits, Room, WhichLimit};
 use crate::status::{Health, LaneName};
 use crate::store::files::Files;
+pub(crate) use crate::store::files::{missing_names, missing_numbers, wanted_under};
 use crate::store::shared::{Shared, ring};
 use crate::store::writer::Writer;
 
@@ -133,6 +135,12 @@ impl Store {
         core.recover(&files, report, wall);
         // Before anybody acts on what was found it must outlive a power cut: a process that was killed leaves writes that are not durable.
         files.settle(&std::mem::take(&mut core.mends))?;
+        let (entries, complete_below) = core.take_uncatalogued();
+        if files.make_catalog(&entries, complete_below).is_err() {
+            // It is behind, and says so with the next that is written.
+            core.put_back_uncatalogued(entries);
+            core.catalog_is_behind();
+        }
         if let Err(error) = files.write_head(core.serials_in_doubt()) {
             core.recovered.remarks.push(format!("the file head could not be written: {error}"));
             core.leave_out_serials();
@@ -154,6 +162,9 @@ impl Store {
             // A thread that panicked has nothing more to finish.
             let _ = thread.join();
         }
+        // What was written last, and that it is complete.
+        catalog::flush(self.shared());
+        catalog::flush(self.shared());
     }
 
     /// Asks for room. No waiting, no I/O.

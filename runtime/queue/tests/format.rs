@@ -98,6 +98,13 @@ fn journal() -> impl Strategy<Value = JournalRecord> {
         meta().prop_map(JournalRecord::Meta),
         job().prop_map(JournalRecord::Job),
         (any::<u64>(), ranges()).prop_map(|(until, ranges)| JournalRecord::Purged { until, ranges }),
+        (any::<[u64; 4]>(), ranges()).prop_map(|([until, serial, offset, suspect_below], ranges)| JournalRecord::Lost {
+            until,
+            serial,
+            offset,
+            suspect_below,
+            ranges
+        }),
         (hash(), content()).prop_map(|(name, content)| JournalRecord::Note { name, content }),
     ]
 }

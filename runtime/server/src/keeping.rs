@@ -24,6 +24,8 @@ use tokio::task::spawn_blocking;
 
 use crate::data_dir::DataDir;
 
+/// Of what a start found lost, told where the server says how it is; the log and the pages of the queues have all of it.
+const MOST_LOSSES: usize = 8;
 /// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -127,6 +129,7 @@ impl Keeping {
             cut_records: recovered.cut_records,
             quarantined_extents: recovered.quarantined_extents,
             missing_files: &recovered.missing_files,
+            losses: &recovered.losses,
             remarks: &recovered.remarks,
         };
         happened::store_recovered(&found, took);
@@ -136,6 +139,11 @@ impl Keeping {
         }
         if !recovered.missing_files.is_empty() {
             found.push(format!("files of the store are missing: {}", recovered.missing_files.join(", ")));
+        }
+        let told = recovered.losses.len().min(MOST_LOSSES);
+        found.extend_from_slice(&recovered.losses[..told]);
+        if told < recovered.losses.len() {
+            found.push(format!("and {} more losses", recovered.losses.len() - told));
         }
         let _found_once = self.found.set(found);
         for lane in self.opened_control().map(|control| control.paused()).unwrap_or_default() {

@@ -155,6 +155,8 @@ pub struct StoreFound<'a> {
     pub cut_records: u64,
     pub quarantined_extents: u64,
     pub missing_files: &'a [String],
+    /// What was acknowledged and is lost, a sentence each.
+    pub losses: &'a [String],
     /// What else a person should know.
     pub remarks: &'a [String],
 }
@@ -162,12 +164,15 @@ pub struct StoreFound<'a> {
 /// The store serves. Anything lost or set aside is a warning.
 pub fn store_recovered(found: &StoreFound<'_>, took: Duration) {
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let StoreFound { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, remarks } = *found;
+    let StoreFound { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, losses, remarks } = *found;
     let missing = missing_files.join(", ");
-    if cut_records == 0 && quarantined_extents == 0 && missing_files.is_empty() {
+    if cut_records == 0 && quarantined_extents == 0 && missing_files.is_empty() && losses.is_empty() {
         tracing::info!(lanes, waiting, took_ms, "store recovered");
     } else {
         tracing::warn!(lanes, waiting, took_ms, cut_bytes, cut_records, quarantined_extents, missing, "store recovered with losses");
+    }
+    for loss in losses {
+        tracing::error!(loss, "store recovered: lost");
     }
     for remark in remarks {
         tracing::warn!(remark, "store recovered: remark");

@@ -91,6 +91,7 @@ struct RecoveredPage<'a> {
     cut_records: u64,
     quarantined_extents: u64,
     missing_files: &'a [String],
+    losses: &'a [String],
     remarks: &'a [String],
 }
 
@@ -202,7 +203,8 @@ impl<'a> StorePage<'a> {
 
 impl<'a> StoreNumbers<'a> {
     fn of(status: &'a StoreStatus) -> Self {
-        let Recovered { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, remarks } = &status.recovered;
+        let Recovered { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, losses, remarks } =
+            &status.recovered;
         StoreNumbers {
             disk_used_bytes: status.disk_used,
             volume_free_bytes: status.volume_free,
@@ -220,6 +222,7 @@ impl<'a> StoreNumbers<'a> {
                 cut_records: *cut_records,
                 quarantined_extents: *quarantined_extents,
                 missing_files,
+                losses,
                 remarks,
             },
         }

@@ -143,6 +143,7 @@ fn store_status() -> StoreStatus {
             cut_records: 1,
             quarantined_extents: 1,
             missing_files: vec!["extents-0003".into()],
+            losses: vec!["3 items of lane bookings/acme are lost: their jobs ended as dead".into()],
             remarks: vec!["The head was rebuilt.".into()],
         },
     }

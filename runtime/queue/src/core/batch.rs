@@ -6,7 +6,7 @@ use crate::core::lane::Pending;
 use crate::core::stream::Write;
 use crate::core::write::Purpose;
 use crate::core::{Core, Ticket};
-use crate::format::{Draft, META_HEAD_BYTES, record_disk_bytes};
+use crate::format::{CatalogEntry, Draft, META_HEAD_BYTES, record_disk_bytes};
 use crate::job::JobId;
 use crate::record::{JournalRecord, Meta, Stream};
 
@@ -19,11 +19,13 @@ pub(crate) struct Gathering {
     pub(crate) sealed: Vec<Write>,
     /// Commands that it is for, about.
     pub(crate) commands: usize,
+    /// Extents taken into use.
+    pub(crate) opened: Vec<(u32, CatalogEntry)>,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Gathering { number: 1, lanes: Vec::new(), sealed: Vec::new(), commands: 0 }
+        Gathering { number: 1, lanes: Vec::new(), sealed: Vec::new(), commands: 0, opened: Vec::new() }
     }
 }
 
@@ -33,6 +35,7 @@ pub(crate) struct Batch {
     pub(crate) number: Ticket,
     pub(crate) writes: Vec<Write>,
     lanes: Vec<(usize, u64, Pending)>,
+    opened: Vec<(u32, CatalogEntry)>,
 }
 
 /// Whom a durable batch concerns.
@@ -72,7 +75,8 @@ impl Core {
         writes.sort_by_key(|write| (write.position, write.offset));
         self.gathering.number += 1;
         self.gathering.commands = 0;
-        Some(Batch { number, writes, lanes })
+        let opened = std::mem::take(&mut self.gathering.opened);
+        Some(Batch { number, writes, lanes, opened })
     }
 
     /// A batch is durable.
@@ -80,6 +84,10 @@ impl Core {
         self.committed = batch.number;
         self.counters.batches += 1;
         let mut effects = Effects::default();
+        for (position, entry) in batch.opened {
+            self.committed_below = self.committed_below.max(entry.serial + 1);
+            self.uncatalogued.insert(position, Some(entry));
+        }
         for (index, durable_next, pending) in batch.lanes {
             self.release_keys(index, &pending);
             let lane = &mut self.lanes[index];

@@ -146,6 +146,7 @@ impl Core {
         for lane in 0..self.lanes.len() {
             self.drop_old_letters(lane);
             self.drop_old_purges(lane);
+            self.drop_old_losses(lane);
             self.trim(lane);
             if is_idle {
                 self.look_for_routine(lane);

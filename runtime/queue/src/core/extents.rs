@@ -79,6 +79,9 @@ impl Extents {
         true
     }
 
+    pub(crate) fn per_file(&self) -> u64 {
+        u64::from(self.per_file)
+    }
     /// How many a file has.
     pub(crate) fn file_extents(&self, number: usize) -> u64 {
         self.files.get(number).and_then(Option::as_ref).map_or(0, |file| file.uses.len() as u64)
@@ -100,6 +103,21 @@ impl Extents {
         if self.change(position, Use::Quarantined) {
             self.quarantined += 1;
         }
+    }
+
+    /// What could not be read is said: it is used again.
+    pub(crate) fn heal(&mut self, position: Position) {
+        let Some((file, index)) = self.file(position) else { return };
+        if file.uses[index] == Use::Quarantined {
+            file.uses[index] = Use::Free;
+            file.free += 1;
+            self.free += 1;
+            self.quarantined -= 1;
+        }
+    }
+    /// Whether there is such an extent.
+    pub(crate) fn has(&mut self, position: Position) -> bool {
+        self.file(position).is_some()
     }
 
     fn change(&mut self, position: Position, to: Use) -> bool {

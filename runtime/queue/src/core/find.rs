@@ -39,7 +39,10 @@ impl Core {
             return job(JobState::Queued, 0, None);
         }
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&id.sequence);
-        let purge = of.purges.iter().find(|purge| purge.until > self.now && purge.ranges.iter().any(is_in))?;
+        let Some(purge) = of.purges.iter().find(|purge| purge.until > self.now && purge.ranges.iter().any(is_in)) else {
+            let lost = Job { id, lane: of.name.clone(), state: JobState::Dead, attempts: 0, has_outcome: true, outcome_gone: false };
+            return self.has_lost(lane, id.sequence).then_some(lost);
+        };
         job(if purge.ticket <= self.committed { JobState::Purged } else { JobState::Queued }, 0, None)
     }
 

@@ -107,6 +107,21 @@ pub(crate) struct Purge {
     pub(crate) bytes: u64,
 }
 
+/// What damage cost the lane, see [`crate::core::damage`].
+#[derive(Debug)]
+pub(crate) struct Loss {
+    pub(crate) number: u64,
+    pub(crate) until: u64,
+    /// Whatever is missing of the journal before this place (an extent's serial and an offset in it) is known.
+    pub(crate) serial: u64,
+    pub(crate) offset: u64,
+    /// Items below it may have been started.
+    pub(crate) suspect_below: u64,
+    /// Items that are gone.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    pub(crate) bytes: u64,
+}
+
 /// A note.
 #[derive(Debug)]
 pub(crate) struct Note {
@@ -253,6 +268,7 @@ pub(crate) struct Lane {
     /// Letters that are being replayed.
     pub(crate) replaying: BTreeSet<u64>,
     pub(crate) purges: Vec<Purge>,
+    pub(crate) losses: Vec<Loss>,
     pub(crate) notes: HashMap<Hash, Note>,
     pub(crate) next_number: u64,
     /// What the journal said of items below it may be lost: they are handed out as interrupted.
@@ -312,6 +328,7 @@ impl Lane {
             unread: BTreeSet::new(),
             replaying: BTreeSet::new(),
             purges: Vec::new(),
+            losses: Vec::new(),
             notes: HashMap::new(),
             next_number: 1,
             suspect_below: 0,
@@ -349,8 +366,8 @@ impl Lane {
     }
     /// As if so many bytes lived in it.
     pub(crate) fn journal_promise_for(&self, live: u64) -> u64 {
-        let bodies: u64 =
-            self.purges.iter().map(|purge| purge.bytes).chain(self.notes.values().map(|note| note.content.len() as u64)).sum();
+        let purges = self.purges.iter().map(|purge| purge.bytes).chain(self.losses.iter().map(|loss| loss.bytes));
+        let bodies: u64 = purges.chain(self.notes.values().map(|note| note.content.len() as u64)).sum();
         let bytes = live + self.reserved + self.promised.journal + bodies;
         if bytes == 0 && self.journal.extents.is_empty() {
             return 0;

@@ -5,23 +5,27 @@
 //!    which extents are free whatever their headers say ([`journal`]).
 //! 3. Per lane, footers tell which items there are; only extents without a footer are read whole ([`items`]). An item that was not
 //!    wholly written when the machine stopped was never acknowledged: it is cut, counted, and said void.
-//! 4. Over all lanes: emitted items whose origin's end did not come true are void.
+//! 4. What is missing of all that is found, and told, once ([`lost`]).
+//! 5. Over all lanes: emitted items whose origin's end did not come true are void.
 //!
 //! It reads every extent a bounded number of times and goes on from whatever it finds.
 
 mod items;
 mod journal;
+mod lost;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::ops::Range;
 
 use crate::core::Core;
 use crate::core::append::milliseconds;
 use crate::core::extents::Position;
 use crate::core::lookup::ReadExtent;
+use crate::core::recover::lost::{Doubt, Gone};
 use crate::core::stream::Write;
-use crate::format::{Fault, HEADER_BYTES, Scan, decode_header};
+use crate::format::{CatalogEntry, Fault, HEADER_BYTES, Scan, decode_header};
 use crate::item::Unique;
 use crate::job::JobId;
 use crate::record::{ExtentHeader, Meta, Stream};
@@ -30,13 +34,44 @@ use crate::status::Recovered;
 /// Added to the next serial where extents could not be read: theirs are not used again.
 const SERIAL_JUMP: u64 = 1 << 32;
 
+/// Sentences of each kind that are kept.
+const MOST_SENTENCES: usize = 50;
+
+/// What the catalog says of an extent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It says nothing, or cannot be read.
+    #[default]
+    Unknown,
+    /// Nothing ever stood there, or nothing that is needed.
+    Nothing,
+    /// The last use that is known to be durable.
+    Use(CatalogEntry),
+}
+
 /// What a start reads from.
 pub(crate) trait Source: ReadExtent {
     /// Fills `buffer` from an extent.
     fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()>;
-    /// Extents that were there and are not, or not wholly: of files that are missing or were cut.
-    fn lost_extents(&self) -> u64 {
+    /// What the catalog says of an extent.
+    fn known(&self, _: Position) -> Known {
+        Known::Unknown
+    }
+    /// How many extents the catalog names.
+    fn catalogued(&self) -> Position {
         0
+    }
+    /// Below which serial the catalog is complete. 0: there is none.
+    fn complete_below(&self) -> u64 {
+        0
+    }
+    /// Whether an extent was not there, or not wholly: of files that are missing or were cut.
+    fn is_cut(&self, _: Position) -> bool {
+        false
+    }
+    /// Extents of files that are missing.
+    fn missing(&self) -> Vec<Range<Position>> {
+        Vec::new()
     }
     /// Nothing was ever written: the files were made just now.
     fn is_new(&self) -> bool {
@@ -84,8 +119,8 @@ struct Notebook {
     emissions: HashMap<JobId, u64>,
     meta: Meta,
     latest: u64,
-    /// Extents whose owner is not known any more: each may have held part of any lane's journal.
-    lost: u64,
+    gone: Gone,
+    doubts: Vec<Doubt>,
     report: Recovered,
 }
 
@@ -96,6 +131,23 @@ impl Notebook {
         }
         self.latest = self.latest.max(meta.time);
     }
+    /// Something a person should know.
+    fn remark(&mut self, sentence: String) {
+        note(&mut self.report.remarks, sentence);
+    }
+    /// Something that was acknowledged is lost.
+    fn loss(&mut self, sentence: String) {
+        note(&mut self.report.losses, sentence);
+    }
+}
+
+/// So that a long list does not become longer.
+fn note(list: &mut Vec<String>, sentence: String) {
+    match list.len() {
+        0..MOST_SENTENCES => list.push(sentence),
+        MOST_SENTENCES => list.push("and more of the kind".to_owned()),
+        _ => {}
+    }
 }
 
 impl Core {
@@ -103,7 +155,6 @@ impl Core {
     pub(crate) fn recover(&mut self, source: &dyn Source, report: Recovered, wall: u64) {
         let mut notebook = Notebook { report, ..Notebook::default() };
         let lanes = self.headers(source, &mut notebook);
-        notebook.lost += notebook.report.quarantined_extents + source.lost_extents();
         // The newest first: where a file was away for a while, its lanes had a second life, and that one goes on.
         for (number, mut extents) in lanes.into_iter().rev() {
             for of_stream in [&mut extents.items, &mut extents.journal, &mut extents.kept] {
@@ -120,12 +171,13 @@ impl Core {
         if !source.is_new() {
             self.next_serial = source.next_serial().max(self.next_serial.saturating_add(self.extents.total()));
         }
-        if notebook.report.quarantined_extents > 0 || !notebook.report.missing_files.is_empty() {
+        if notebook.gone.is_any || !notebook.report.missing_files.is_empty() {
             self.next_serial = self.next_serial.saturating_add(SERIAL_JUMP);
         }
         if !source.is_new() && source.next_serial() == 0 {
             self.leave_out_serials();
         }
+        self.conclude(&mut notebook);
         self.next_token = self.next_token.max(self.now << 16).max(notebook.emissions.values().copied().max().unwrap_or(0)) + 1;
         self.prove_origins(&notebook);
         for lane in 0..self.lanes.len() {
@@ -133,6 +185,8 @@ impl Core {
             self.settle(lane);
         }
         self.void_some();
+        // All that was found is in the catalog before anything is added.
+        self.committed_below = self.next_serial;
         let lanes = &self.lanes;
         notebook.report.lanes = lanes.len() as u64;
         notebook.report.waiting = lanes.iter().map(crate::core::lane::Lane::waiting).sum();
@@ -149,24 +203,17 @@ impl Core {
         let mut sector = [0; HEADER_BYTES];
         for position in source.positions() {
             let header = source.read_part(position, 0, &mut sector).map_err(|_| Fault::Cut).and_then(|()| decode_header(&sector));
-            match header {
-                Ok(header) if header.position == position && header.store == self.store => {
-                    self.next_serial = self.next_serial.max(header.serial.saturating_add(1));
-                    notebook.see(&header.meta);
-                    let lane = lanes.entry(header.lane).or_default();
-                    match header.stream {
-                        Stream::Items => lane.items.push(header),
-                        Stream::Journal => lane.journal.push(header),
-                        Stream::Kept => lane.kept.push(header),
-                    }
-                }
-                Err(Fault::Blank) => {}
-                Ok(_) | Err(_) => {
-                    self.extents.quarantine(position);
-                    notebook.report.quarantined_extents += 1;
-                }
+            let Some(header) = self.judge(source, position, header, notebook) else { continue };
+            self.next_serial = self.next_serial.max(header.serial.saturating_add(1));
+            notebook.see(&header.meta);
+            let lane = lanes.entry(header.lane).or_default();
+            match header.stream {
+                Stream::Items => lane.items.push(header),
+                Stream::Journal => lane.journal.push(header),
+                Stream::Kept => lane.kept.push(header),
             }
         }
+        self.judge_rest(source, notebook);
         lanes
     }
 
@@ -197,8 +244,7 @@ impl Core {
         let Some(name) = name else { return };
         let index = self.lane_index(&name);
         if self.lanes[index].number != 0 {
-            let remark = format!("lane {}/{} was found twice: its older part, {number:x}, is left as it is", name.queue, name.tenant);
-            notebook.report.remarks.push(remark);
+            notebook.loss(format!("lane {}/{} was found twice: its older part, {number:x}, is left as it is", name.queue, name.tenant));
             for header in extents.items.iter().chain(&extents.journal).chain(&extents.kept) {
                 self.extents.quarantine(header.position);
                 notebook.report.quarantined_extents += 1;
@@ -207,13 +253,19 @@ impl Core {
         }
         self.lanes[index].number = number;
         self.by_number.insert(number, index);
-        let facts = self.recover_journal(source, index, extents.journal, &mut floors, notebook);
+        let mut gone = notebook.gone.uses.remove(&number).unwrap_or_default();
+        let newest_gone = gone.iter().filter(|(_, entry)| entry.stream == Stream::Journal).map(|(_, entry)| entry.serial).max();
+        let mut facts = self.recover_journal(source, index, (extents.journal, newest_gone), &mut floors, notebook);
+        self.still_needed(index, &mut gone, &floors);
+        let known = self.lanes[index].losses.iter().map(|loss| loss.serial).max().unwrap_or(0);
+        let of_journal = |(_, entry): &&(Position, CatalogEntry)| entry.stream == Stream::Journal && entry.serial > known;
+        facts.journal_lost += gone.iter().filter(of_journal).count() as u64;
         let owned =
             |headers: Vec<ExtentHeader>, floor: u64| headers.into_iter().filter(|header| header.serial >= floor).collect::<Vec<_>>();
         let items = owned(extents.items, floors.items_floor);
         let kept = owned(extents.kept, floors.kept_floor);
         self.lanes[index].meta = floors;
-        self.recover_items(source, index, (items, kept), facts, notebook);
+        self.recover_items(source, index, (items, kept, gone), facts, notebook);
         let lane = &mut self.lanes[index];
         lane.next_sequence = lane.next_sequence.max(floors.next_sequence).max(1);
         lane.durable_next = lane.next_sequence;

@@ -165,13 +165,29 @@ impl Core {
     }
     /// Takes away a file beyond the limit that nothing stands in, if all that is needed finds its place without it: whether it did.
     pub(crate) fn give_back_file(&mut self, number: usize) -> bool {
-        self.extents.total() >= self.extents_needed() + self.extents.file_extents(number) && self.extents.remove_file(number)
+        let extents = self.extents.file_extents(number);
+        let gives = self.extents.total() >= self.extents_needed() + extents && self.extents.remove_file(number);
+        if gives {
+            self.uncatalog(number, 0..extents);
+        }
+        gives
     }
 
     /// As [`Core::give_back_file`], of what a file has more than so many extents.
     pub(crate) fn give_back_end(&mut self, number: usize, extents: u32) -> bool {
         let gone = self.extents.file_extents(number).saturating_sub(u64::from(extents));
-        gone > 0 && self.extents.total() >= self.extents_needed() + gone && self.extents.shorten_file(number, extents)
+        let gives = gone > 0 && self.extents.total() >= self.extents_needed() + gone && self.extents.shorten_file(number, extents);
+        if gives {
+            self.uncatalog(number, u64::from(extents)..u64::from(extents) + gone);
+        }
+        gives
+    }
+
+    /// These extents of a file are no more.
+    fn uncatalog(&mut self, number: usize, indices: std::ops::Range<u64>) {
+        let first = number as u64 * self.extents.per_file();
+        let positions = indices.filter_map(|index| u32::try_from(first + index).ok());
+        self.uncatalogued.extend(positions.map(|position| (position, None)));
     }
 
     /// Brings the charge of a lane up to date.

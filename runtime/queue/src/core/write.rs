@@ -7,7 +7,7 @@ use crate::core::journal::{JournalExtent, NewEntry, Sort};
 use crate::core::lane::{KeptExtent, Lane};
 use crate::core::stream::{Open, extents_for};
 use crate::core::{Core, Refused};
-use crate::format::{ALIGNMENT, Draft, FRAGMENT_BYTES};
+use crate::format::{ALIGNMENT, CatalogEntry, Draft, FRAGMENT_BYTES};
 use crate::record::{ExtentHeader, JobRecord, JournalRecord, Meta, Stream};
 
 /// What an allocation is charged to.
@@ -170,6 +170,7 @@ impl Core {
         };
         let (number, name) = (of.number, of.name.clone());
         let header = ExtentHeader { store: self.store, position, lane: number, stream, serial, first, meta, name };
+        self.gathering.opened.push((position, CatalogEntry { serial, lane: number, first, stream }));
         *of.open(stream) = Some(Open::new(&header));
         self.settle(lane);
     }
@@ -240,7 +241,7 @@ impl Core {
         let placed = self.write(lane, Stream::Journal, &draft, (0, 0));
         let sort = match record {
             JournalRecord::Note { .. } => Sort::Note,
-            JournalRecord::Purged { .. } => Sort::Purge,
+            JournalRecord::Purged { .. } | JournalRecord::Lost { .. } => Sort::Purge,
             JournalRecord::Meta(_) | JournalRecord::Job(_) => return Ok(draft.bytes() as u64),
         };
         let entry = NewEntry::other(sort, number, until, placed.offset, draft.bytes());

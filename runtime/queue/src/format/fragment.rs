@@ -26,11 +26,13 @@ pub enum Kind {
     Note,
     /// Stands where a write was not finished, so that the gap is not taken for damage later.
     Filler,
+    /// What damage cost.
+    Lost,
 }
 
 impl Kind {
     /// Every kind, in the order of their codes, which begin at 1.
-    pub const ALL: [Kind; 6] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Purged, Kind::Note, Kind::Filler];
+    pub const ALL: [Kind; 7] = [Kind::Item, Kind::Meta, Kind::Job, Kind::Purged, Kind::Note, Kind::Filler, Kind::Lost];
 
     fn code(self) -> u8 {
         self as u8 + 1

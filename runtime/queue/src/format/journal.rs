@@ -6,6 +6,7 @@
 //!         | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
 //!         | note: name 16, bytes varint?; the outcome and the note are the body
 //! purged  until u64 | ranges: first, last as varints, each counted from the number before | (as many as there are)
+//! lost    until u64 | serial u64 | offset u64 | suspect below u64 | ranges as in purged, maybe none
 //! note    name 16 | content
 //! ```
 
@@ -48,22 +49,45 @@ pub(super) fn put(out: &mut Vec<u8>, record: &JournalRecord) -> (Kind, Bytes) {
         }
         JournalRecord::Purged { until, ranges } => {
             out.extend_from_slice(&until.to_le_bytes());
-            // Many ranges are a body, so that they may go on in the next extent.
-            let mut body = Vec::with_capacity(ranges.len() * 4);
-            let mut before = 0;
-            for (first, last) in ranges {
-                debug_assert!(before <= *first && first <= last, "ascending and apart");
-                put_varint(&mut body, first.wrapping_sub(before));
-                put_varint(&mut body, last.wrapping_sub(*first));
-                before = *last;
+            (Kind::Purged, put_ranges(ranges))
+        }
+        JournalRecord::Lost { until, serial, offset, suspect_below, ranges } => {
+            for number in [until, serial, offset, suspect_below] {
+                out.extend_from_slice(&number.to_le_bytes());
             }
-            (Kind::Purged, Bytes::from(body))
+            (Kind::Lost, put_ranges(ranges))
         }
         JournalRecord::Note { name, content } => {
             out.extend_from_slice(name);
             (Kind::Note, content.clone())
         }
     }
+}
+
+/// Many ranges are a body, so that they may go on in the next extent.
+fn put_ranges(ranges: &[(u64, u64)]) -> Bytes {
+    let mut body = Vec::with_capacity(ranges.len() * 4);
+    let mut before = 0;
+    for (first, last) in ranges {
+        debug_assert!(before <= *first && first <= last, "ascending and apart");
+        put_varint(&mut body, first.wrapping_sub(before));
+        put_varint(&mut body, last.wrapping_sub(*first));
+        before = *last;
+    }
+    Bytes::from(body)
+}
+
+fn ranges(input: &mut Input<'_>) -> Result<Vec<(u64, u64)>, Fault> {
+    let mut ranges = Vec::new();
+    let mut before = 0_u64;
+    while !input.rest().is_empty() {
+        let first = before.checked_add(input.varint()?);
+        let last = first.and_then(|first| first.checked_add(input.varint().ok()?));
+        let (Some(first), Some(last)) = (first, last) else { return Err(Fault::Invalid("range")) };
+        ranges.push((first, last));
+        before = last;
+    }
+    Ok(ranges)
 }
 
 fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
@@ -132,16 +156,11 @@ pub fn decode_journal(kind: Kind, record: &Bytes) -> Result<JournalRecord, Fault
         }
         Kind::Purged => {
             let until = input.u64()?;
-            let mut ranges = Vec::new();
-            let mut before = 0_u64;
-            while !input.rest().is_empty() {
-                let first = before.checked_add(input.varint()?);
-                let last = first.and_then(|first| first.checked_add(input.varint().ok()?));
-                let (Some(first), Some(last)) = (first, last) else { return Err(Fault::Invalid("range")) };
-                ranges.push((first, last));
-                before = last;
-            }
-            Ok(JournalRecord::Purged { until, ranges })
+            Ok(JournalRecord::Purged { until, ranges: ranges(&mut input)? })
+        }
+        Kind::Lost => {
+            let (until, serial, offset, suspect_below) = (input.u64()?, input.u64()?, input.u64()?, input.u64()?);
+            Ok(JournalRecord::Lost { until, serial, offset, suspect_below, ranges: ranges(&mut input)? })
         }
         Kind::Note => {
             let name = input.hash()?;

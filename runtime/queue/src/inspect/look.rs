@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::core::Core;
 use crate::core::extents::{Extents, Position};
 use crate::core::lookup::ReadExtent;
-use crate::core::recover::Source;
+use crate::core::recover::{Known, Source};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
@@ -16,6 +17,8 @@ use crate::format::{
 use crate::inspect::{Damage, InspectError};
 use crate::record::ExtentHeader;
 use crate::status::Recovered;
+use crate::store::catalog::Catalog;
+use crate::store::{missing_numbers, wanted_under};
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 
@@ -23,9 +26,10 @@ const EXTENT: u64 = EXTENT_BYTES as u64;
 pub(super) struct Look {
     pub(super) head: StoreHead,
     pub(super) files: BTreeMap<u32, (Arc<dyn DiskFile>, u64)>,
-    pub(super) missing: Vec<String>,
+    pub(super) missing: Vec<u32>,
     pub(super) remarks: Vec<String>,
     per_file: u32,
+    catalog: Catalog,
 }
 
 impl Look {
@@ -54,17 +58,29 @@ impl Look {
                 .map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)), disk_limit: u64::MAX, next_serial: 0 })
                 .ok_or(InspectError::NoStore)
         })?;
-        let last = files.keys().next_back().copied().unwrap_or(0);
-        let missing = (0..last).filter(|number| !files.contains_key(number)).map(file_name).collect();
+        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file.as_ref(), head.store)).unwrap_or_default();
+        let numbers: Vec<u32> = files.keys().copied().collect();
+        let missing = missing_numbers(&numbers, &head, &catalog);
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        Ok(Look { head, files, missing, remarks, per_file })
+        Ok(Look { head, files, missing, remarks, per_file, catalog })
+    }
+
+    /// Files that are shorter than they were, with their length and what it was.
+    pub(super) fn cut(&self) -> Vec<(u32, u64, u64)> {
+        let lengths = self.files.iter().map(|(number, (_, bytes))| (*number, *bytes, self.bytes_before(*number)));
+        lengths.filter(|(_, bytes, before)| bytes < before).collect()
+    }
+
+    /// How long a file was at the last start, as far as is known.
+    fn bytes_before(&self, number: u32) -> u64 {
+        if self.head.disk_limit == u64::MAX { 0 } else { wanted_under(&self.head, self.head.disk_limit, number) }
     }
 
     /// The state that a start would find. Nothing is written.
     pub(super) fn recover(&self) -> Core {
         let mut extents = Extents::new(self.per_file, u64::MAX);
         for (number, (_, bytes)) in &self.files {
-            extents.add_file(*number as usize, self.extents_in(*bytes));
+            extents.add_file(*number as usize, self.extents_in(*number, *bytes));
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
@@ -73,8 +89,9 @@ impl Look {
         core
     }
 
-    fn extents_in(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes / EXTENT).unwrap_or(u32::MAX).min(self.per_file)
+    /// With those that were cut off, which read as zeros.
+    fn extents_in(&self, number: u32, bytes: u64) -> u32 {
+        u32::try_from(bytes.max(self.bytes_before(number)) / EXTENT).unwrap_or(u32::MAX).min(self.per_file)
     }
 
     /// The header of an extent: `None` if nothing was written there.
@@ -101,9 +118,17 @@ impl Look {
         }
     }
 
-    fn file(&self, position: Position) -> io::Result<(&dyn DiskFile, u64)> {
-        let found = self.files.get(&(position / self.per_file)).ok_or(io::ErrorKind::NotFound)?;
-        Ok((found.0.as_ref(), u64::from(position % self.per_file) * EXTENT))
+    /// Fills `buffer` from an extent; with zeros, where its file was cut.
+    fn read(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let number = position / self.per_file;
+        let (file, bytes) = self.files.get(&number).ok_or(io::ErrorKind::NotFound)?;
+        let at = u64::from(position % self.per_file) * EXTENT + offset as u64;
+        if *bytes >= self.bytes_before(number) {
+            return file.read_at(buffer, at);
+        }
+        let there = usize::try_from(bytes.saturating_sub(at)).unwrap_or(usize::MAX).min(buffer.len());
+        buffer[there..].fill(0);
+        file.read_at(&mut buffer[..there], at)
     }
 }
 
@@ -124,22 +149,38 @@ fn first_store(file: &dyn DiskFile, bytes: u64) -> Option<u64> {
 
 impl ReadExtent for Look {
     fn read_extent(&self, position: Position) -> io::Result<Vec<u8>> {
-        let (file, at) = self.file(position)?;
         let mut content = vec![0; EXTENT_BYTES];
-        file.read_at(&mut content, at)?;
+        self.read(position, 0, &mut content)?;
         Ok(content)
     }
 }
 
 impl Source for Look {
     fn read_part(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let (file, at) = self.file(position)?;
-        file.read_at(buffer, at + offset as u64)
+        self.read(position, offset, buffer)
+    }
+    fn known(&self, position: Position) -> Known {
+        self.catalog.of(position)
+    }
+    fn catalogued(&self) -> Position {
+        self.catalog.len()
+    }
+    fn complete_below(&self) -> u64 {
+        self.catalog.complete_below
+    }
+    fn is_cut(&self, position: Position) -> bool {
+        let number = position / self.per_file;
+        let cut = |bytes: u64| bytes < self.bytes_before(number) && u64::from(position % self.per_file) >= bytes / EXTENT;
+        self.files.get(&number).is_some_and(|(_, bytes)| cut(*bytes))
+    }
+    fn missing(&self) -> Vec<Range<Position>> {
+        let first = |number: &u32| number.saturating_mul(self.per_file);
+        self.missing.iter().map(|number| first(number)..first(number).saturating_add(self.per_file)).collect()
     }
     fn positions(&self) -> Vec<Position> {
         let in_file = |(number, (_, bytes)): (&u32, &(Arc<dyn DiskFile>, u64))| {
             let first = number * self.per_file;
-            first..first + self.extents_in(*bytes)
+            first..first + self.extents_in(*number, *bytes)
         };
         self.files.iter().flat_map(in_file).collect()
     }

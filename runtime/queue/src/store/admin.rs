@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::core::damage::LOST;
 use crate::core::find::outcome;
 use crate::core::lane::Lane;
 use crate::format::EXTENT_BYTES;
@@ -20,8 +21,11 @@ impl Store {
         let shared = self.shared();
         // Cleaning may have moved it between looking and reading.
         for _ in 0..8 {
-            let plan = shared.core().plan_outcome(id);
-            let Some(plan) = plan else { return Ok(None) };
+            let (plan, lost) = {
+                let core = shared.core();
+                (core.plan_outcome(id), core.is_lost(id))
+            };
+            let Some(plan) = plan else { return Ok(lost.then(|| Bytes::from_static(LOST.as_bytes()))) };
             let (plan, records) = shared.read(plan).await;
             if let Ok(records) = records
                 && let Some(found) = outcome(&records, id.sequence)

@@ -6,25 +6,29 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::core::extents::{Extents, Position};
 use crate::core::lookup::ReadExtent;
-use crate::core::recover::Source;
+use crate::core::recover::{Known, Source};
 use crate::core::stream::Write;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
+    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, SECTOR_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
+    head_file_bytes,
 };
 use crate::status::Recovered;
 use crate::store::StoreError;
+use crate::store::catalog::{Catalog, Entries, write_entries, write_mark};
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// Is there after a sync failed, until the next start: the system may show what is not on the disk.
 const FAILED_NAME: &str = "failed";
+/// Of missing files.
+const MOST_NAMES: usize = 16;
 /// Files synced at the same time.
 const MOST_TOGETHER: usize = 8;
 /// How often a read is tried.
@@ -44,8 +48,10 @@ pub(crate) struct Files {
     open: RwLock<BTreeMap<u32, OpenFile>>,
     /// There was no file before.
     is_new: bool,
-    /// Extents of files that are missing or were cut, found at the start.
-    lost: AtomicU64,
+    /// Found at the start: from which extent on files were cut; of missing ones, from the first.
+    cut: BTreeMap<u32, u32>,
+    /// As it was found at the start.
+    catalog: RwLock<Catalog>,
 }
 
 fn unusable(what: &str, error: &io::Error) -> StoreError {
@@ -77,15 +83,15 @@ impl Files {
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
         let is_new = numbers.is_empty();
-        let files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, lost: AtomicU64::new(0) };
-        let last = numbers.iter().copied().max();
+        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file.as_ref(), head.store)).unwrap_or_default();
+        let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
+        let mut files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, cut, catalog };
+        let missing = files.missing_numbers(&numbers);
         for (number, file) in opened {
             files.adopt(number, file, &mut report)?;
         }
-        for number in (0..last.unwrap_or(0)).filter(|number| !numbers.contains(number)) {
-            report.missing_files.push(file_name(number));
-            files.lost.fetch_add(u64::from(files.per_file), Ordering::Relaxed);
-        }
+        report.missing_files = missing_names(&missing);
+        files.cut.extend(missing.into_iter().map(|number| (number, 0)));
         if let Err(error) = files.make_missing() {
             report.remarks.push(format!("files could not be made: {error}"));
             if files.read_open().is_empty() && !is_full(&error) {
@@ -99,7 +105,7 @@ impl Files {
     }
 
     /// Takes an existing file into use; one that was cut short is filled up first.
-    fn adopt(&self, number: u32, file: Arc<dyn DiskFile>, report: &mut Recovered) -> Result<(), StoreError> {
+    fn adopt(&mut self, number: u32, file: Arc<dyn DiskFile>, report: &mut Recovered) -> Result<(), StoreError> {
         let name = file_name(number);
         let mut bytes = file.bytes().map_err(|error| unusable(&format!("{name} cannot be used"), &error))?;
         let wanted = self.wanted(number);
@@ -107,8 +113,8 @@ impl Files {
             // A raised limit makes the last file longer, which is no loss.
             let before = wanted_under(&self.head, self.head.disk_limit, number);
             if bytes < before {
-                report.remarks.push(format!("{name} was {bytes} bytes long, not {before}: its end is lost"));
-                self.lost.fetch_add((before - bytes).div_ceil(EXTENT), Ordering::Relaxed);
+                report.losses.push(format!("{name} was {bytes} bytes long, not {before}: its end is lost"));
+                self.cut.insert(number, u32::try_from(bytes / EXTENT).unwrap_or(u32::MAX));
             }
             while bytes < wanted {
                 let piece = (wanted - bytes).min(EXTENT - bytes % EXTENT);
@@ -133,8 +139,39 @@ impl Files {
     pub(crate) fn write_head(&self, next_serial: u64) -> io::Result<()> {
         let head = StoreHead { disk_limit: self.disk_limit, next_serial, ..self.head };
         let file = self.disk.open(HEAD_NAME)?;
-        file.write_at(&head.encode(), 0)?;
+        file.write_at(&head.encode()[..SECTOR_BYTES], 0)?;
         file.sync()
+    }
+
+    /// At a start: the catalog says all that was found.
+    pub(crate) fn make_catalog(&self, entries: &Entries, complete_below: u64) -> io::Result<()> {
+        let file = self.disk.open(HEAD_NAME)?;
+        let (bytes, wanted) = (file.bytes()?, head_file_bytes(self.disk_limit));
+        if bytes < wanted {
+            file.write_at(&vec![0; usize::try_from(wanted - bytes).unwrap_or(0)], bytes)?;
+            file.sync()?;
+        }
+        if !entries.is_empty() {
+            write_entries(file.as_ref(), entries)?;
+            file.sync()?;
+        }
+        // Synced with the rest of the head.
+        write_mark(file.as_ref(), self.head.store, complete_below)?;
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Catalog::default();
+        Ok(())
+    }
+
+    /// Adds to the catalog. `complete_below`: what it said before is durable up to there.
+    pub(crate) fn write_catalog(&self, entries: &Entries, complete_below: u64) -> io::Result<()> {
+        let file = self.disk.open(HEAD_NAME)?;
+        write_entries(file.as_ref(), entries)?;
+        write_mark(file.as_ref(), self.head.store, complete_below)?;
+        file.sync()
+    }
+
+    fn missing_numbers(&self, numbers: &[u32]) -> Vec<u32> {
+        let catalog = self.catalog.read().unwrap_or_else(PoisonError::into_inner);
+        missing_numbers(numbers, &self.head, &catalog)
     }
 
     /// Makes the files that are missing, as far as there is space: those that were made, with their extents.
@@ -147,7 +184,7 @@ impl Files {
             let wanted = self.wanted(number);
             let is_there = self.read_open().contains_key(&number);
             let used: u64 = self.read_open().values().map(|file| u64::from(file.extents) * EXTENT).sum();
-            if !is_there && used + wanted + HEAD_BYTES as u64 <= self.disk_limit {
+            if !is_there && used + wanted + head_file_bytes(self.disk_limit) <= self.disk_limit {
                 let created = self.disk.create(&file_name(number), wanted);
                 // Its length must outlive a crash before anything is put into it.
                 let synced = created.and_then(|file| match file.sync() {
@@ -216,7 +253,7 @@ impl Files {
 
     /// Every extent, free.
     pub(crate) fn extents(&self) -> Extents {
-        let mut extents = Extents::new(self.per_file, self.disk_limit.saturating_sub(HEAD_BYTES as u64) / EXTENT);
+        let mut extents = Extents::new(self.per_file, self.disk_limit.saturating_sub(head_file_bytes(self.disk_limit)) / EXTENT);
         for (number, file) in self.read_open().iter() {
             extents.add_file(*number as usize, file.extents);
         }
@@ -292,10 +329,33 @@ impl Files {
 }
 
 /// Bytes that a file should have under a limit.
-fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u64 {
-    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(HEAD_BYTES as u64);
+pub(crate) fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u64 {
+    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(head_file_bytes(disk_limit));
     let left = disk_limit.saturating_sub(before).min(head.file_bytes);
     left - left % EXTENT
+}
+
+/// Files that should be there: all before the last one, and behind it those in which something stood.
+pub(crate) fn missing_numbers(numbers: &[u32], head: &StoreHead, catalog: &Catalog) -> Vec<u32> {
+    let there: std::collections::BTreeSet<u32> = numbers.iter().copied().collect();
+    let last = there.last().copied().unwrap_or(0);
+    let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
+    let behind = (last + 1..catalog.len().div_ceil(per_file.max(1))).filter(|number| wanted_under(head, head.disk_limit, *number) > 0);
+    let held = |number: &u32| {
+        let first = number.saturating_mul(per_file);
+        (first..first.saturating_add(per_file)).any(|position| matches!(catalog.of(position), Known::Use(_)))
+    };
+    let before = (0..last).filter(|number| !there.contains(number));
+    before.chain(behind.filter(held)).collect()
+}
+
+/// Their names; of many, some, and how many more there are.
+pub(crate) fn missing_names(numbers: &[u32]) -> Vec<String> {
+    let mut names: Vec<String> = numbers.iter().take(MOST_NAMES).copied().map(file_name).collect();
+    if numbers.len() > MOST_NAMES {
+        names.push(format!("and {} more", numbers.len() - MOST_NAMES));
+    }
+    names
 }
 
 /// Whether an error says that the volume has no space.
@@ -364,7 +424,7 @@ fn head(
     if is_there {
         disk.remove(HEAD_NAME).map_err(|error| unusable("the file head cannot be replaced", &error))?;
     }
-    let made = disk.create(HEAD_NAME, HEAD_BYTES as u64).and_then(|file| {
+    let made = disk.create(HEAD_NAME, head_file_bytes(disk_limit)).and_then(|file| {
         file.write_at(&head.encode(), 0)?;
         file.sync()?;
         disk.sync_folder()
@@ -404,8 +464,21 @@ impl Source for Files {
         let (file, at) = self.file(position)?;
         read_at(file.as_ref(), buffer, at + offset as u64)
     }
-    fn lost_extents(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    fn known(&self, position: Position) -> Known {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).of(position)
+    }
+    fn catalogued(&self) -> Position {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+    fn complete_below(&self) -> u64 {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).complete_below
+    }
+    fn is_cut(&self, position: Position) -> bool {
+        self.cut.get(&(position / self.per_file)).is_some_and(|from| position % self.per_file >= *from)
+    }
+    fn missing(&self) -> Vec<Range<Position>> {
+        let missing = self.cut.iter().filter(|(_, from)| **from == 0).map(|(number, _)| number * self.per_file);
+        missing.map(|first| first..first.saturating_add(self.per_file)).collect()
     }
     fn is_new(&self) -> bool {
         self.is_new

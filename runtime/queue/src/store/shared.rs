@@ -19,6 +19,7 @@ use crate::core::{Core, Refused, Ticket};
 use crate::job::JobId;
 use crate::status::{Health, SyncTimes};
 use crate::store::StoreError;
+use crate::store::catalog;
 use crate::store::files::Files;
 
 /// Content that may be on its way to the disk at once, in KiB.
@@ -63,10 +64,13 @@ pub(crate) struct Shared {
     pub(crate) by_hand: bool,
     pub(crate) sync_times: Mutex<SyncTimes>,
     pub(crate) volume_free: std::sync::atomic::AtomicU64,
+    pub(crate) catalogued: Mutex<catalog::Progress>,
 }
 
 impl Shared {
     pub(crate) fn new(core: Core, files: Files, clock: Arc<dyn Clock>, disk_reserve: u64, by_hand: bool) -> Self {
+        let below = core.catalogued_below();
+        let catalogued = catalog::Progress { durable: below, marked: below };
         let began = (core.now, clock.monotonic());
         Shared {
             core: Mutex::new(core),
@@ -84,6 +88,7 @@ impl Shared {
             by_hand,
             sync_times: Mutex::default(),
             volume_free: std::sync::atomic::AtomicU64::new(u64::MAX),
+            catalogued: Mutex::new(catalogued),
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) fn look(shared: &Shared, number: u64) {
     if !number.is_multiple_of(GROW_EVERY) {
         return;
     }
+    crate::store::catalog::flush(shared);
     if shared.files.is_incomplete()
         && let Ok(made) = shared.files.make_missing()
     {

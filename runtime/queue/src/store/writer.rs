@@ -147,6 +147,7 @@ impl Writer {
     fn look_at_time(&mut self, core: &mut Core, by_hand: bool) {
         let lanes = core.lose_overdue();
         core.void_some();
+        core.say_damage();
         if is_due(&mut self.swept, SWEEP, by_hand) {
             core.sweep();
         }

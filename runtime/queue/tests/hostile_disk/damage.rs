@@ -45,7 +45,10 @@ fn stored(lanes: u64, items: u64, length: usize, limit: u64) -> Stored {
 
 /// What is said of what is missing.
 fn is_reported(recovered: &Recovered) -> bool {
-    recovered.cut_records + recovered.quarantined_extents > 0 || !recovered.missing_files.is_empty() || !recovered.remarks.is_empty()
+    recovered.cut_records + recovered.quarantined_extents > 0
+        || !recovered.missing_files.is_empty()
+        || !recovered.remarks.is_empty()
+        || !recovered.losses.is_empty()
 }
 
 /// Starts on a damaged disk and drains it: how many items are missing.

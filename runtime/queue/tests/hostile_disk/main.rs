@@ -8,6 +8,7 @@ mod every_call;
 mod limits;
 mod room;
 mod time;
+mod zeroed;
 
 use std::time::{Duration, Instant};
 

@@ -117,6 +117,7 @@ fn promise_3_a_full_store_whose_free_extents_are_damaged_is_drained_and_purged()
         let name = lane("q", "t1");
         rig.store.pause(&name, true);
         let (jobs, _) = rig.fill(&name, 12_000, &UNLIMITED);
+        rig.store.close();
         let (disk, clock) = (rig.disk.kill(), Arc::clone(&rig.clock));
         drop(rig);
         // What is blank, and what is free whatever its header says.
@@ -134,6 +135,7 @@ fn promise_3_a_full_store_whose_free_extents_are_damaged_is_drained_and_purged()
         if drains {
             assert_eq!(rig.drain(&name).len(), jobs.len(), "each once");
         } else {
+            assert_eq!(wait(rig.store.cancel(jobs[3])), Ok(()));
             wait(rig.store.purge(&name, false)).expect("it can be purged");
         }
         eventually("nothing stays beyond the limit", || rig.disk.bytes() <= 4 * FILE);

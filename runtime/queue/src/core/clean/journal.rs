@@ -17,7 +17,9 @@ impl Lane {
             return false;
         }
         if !entry.is_job() {
-            return !entry.is_past(now) || self.purges.iter().any(|purge| purge.number == entry.name());
+            return !entry.is_past(now)
+                || self.purges.iter().any(|purge| purge.number == entry.name())
+                || self.losses.iter().any(|loss| loss.number == entry.name());
         }
         // As long as the item stands on disk it would come back to life without its end.
         let sequence = entry.name();
@@ -131,7 +133,7 @@ impl Core {
         let wanted = match record {
             JournalRecord::Job(job) => Some(job.sequence),
             JournalRecord::Note { name, .. } => of.notes.get(name).map(|note| note.number),
-            JournalRecord::Purged { .. } | JournalRecord::Meta(_) => None,
+            JournalRecord::Purged { .. } | JournalRecord::Lost { .. } | JournalRecord::Meta(_) => None,
         };
         let entries = of.journal.extents[at].entries().iter();
         let is_job = matches!(record, JournalRecord::Job(_));
@@ -168,6 +170,14 @@ impl Core {
                 let Some(number) = purge else { return Ok(()) };
                 of.journal.kill(Sort::Purge, number);
                 self.write_other(lane, &JournalRecord::Purged { until, ranges }, number, until, Purpose::Cleaning).map(|_| ())
+            }
+            JournalRecord::Lost { until, serial, offset, suspect_below, ranges } => {
+                let of = &mut self.lanes[lane];
+                let same = |loss: &&crate::core::lane::Loss| (loss.until, loss.serial, loss.offset) == (until, serial, offset);
+                let Some(number) = of.losses.iter().find(same).map(|loss| loss.number) else { return Ok(()) };
+                of.journal.kill(Sort::Purge, number);
+                let record = JournalRecord::Lost { until, serial, offset, suspect_below, ranges };
+                self.write_other(lane, &record, number, until, Purpose::Cleaning).map(|_| ())
             }
             JournalRecord::Meta(_) => Ok(()),
         }

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::core::append::milliseconds;
+use crate::core::extents::Position;
 use crate::core::items::ItemExtent;
 use crate::core::keys::Holder;
-use crate::core::lane::{JobEntry, KeptExtent, MOST_SET_ASIDE, Phase, Traits};
+use crate::core::lane::{JobEntry, KeptExtent, Phase, Traits};
 use crate::core::lookup::{Plan, read};
 use crate::core::recover::journal::Facts;
+use crate::core::recover::lost::{Chain, Doubt};
 use crate::core::recover::{Notebook, Source};
 use crate::core::room::record_bytes;
 use crate::core::stream::Open;
 use crate::core::write::place;
 use crate::format::{
-    EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item, decode_item_head,
-    footer_bytes, scan_last,
+    CatalogEntry, EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item,
+    decode_item_head, footer_bytes, scan_last,
 };
 use crate::item::{Hash, Key, Unique};
 use crate::record::{ExtentHeader, Footer, FooterItem, Stream};
 
-/// Records of jobs in one extent, at most.
-const MOST_RECORDS: u64 = (EXTENT_BYTES / 32) as u64;
 /// Most footers are within this.
 const FOOTER_GUESS: usize = 1024;
 
@@ -32,6 +32,8 @@ struct Contents {
     tail: Option<Tail>,
     /// It was never sealed: its last record may not be whole.
     is_open: bool,
+    /// Items that stood in the middle of it and cannot be read: first and last of each stretch.
+    holes: Vec<(u64, u64)>,
 }
 
 impl Core {
@@ -39,28 +41,45 @@ impl Core {
         &mut self,
         source: &dyn Source,
         lane: usize,
-        headers: (Vec<ExtentHeader>, Vec<ExtentHeader>),
+        headers: (Vec<ExtentHeader>, Vec<ExtentHeader>, Vec<(Position, CatalogEntry)>),
         mut facts: Facts,
         notebook: &mut Notebook,
     ) {
-        let (items, kept) = headers;
+        let (items, kept, gone) = headers;
+        let of_stream = |stream| gone.iter().filter(move |(_, entry)| entry.stream == stream);
+        let kept_lost = of_stream(Stream::Kept).count() as u64;
         let copies = self.recover_kept(source, lane, kept, &mut facts, notebook);
-        let first_in_doubt = in_doubt(source, &items);
+        let mut chain = Chain::default();
+        of_stream(Stream::Items).for_each(|(_, entry)| chain.lost(entry.serial, entry.first));
+        let newest_gone = of_stream(Stream::Items).map(|(_, entry)| entry.serial).max().unwrap_or(0);
+        // What stands before something that was durable was durable.
+        let first_in_doubt = in_doubt(source, &items).max(items.partition_point(|header| header.serial < newest_gone));
         let mut doubtful = Vec::new();
         for (index, header) in items.iter().enumerate() {
             let is_newest = index + 1 == items.len();
-            let Some(contents) = self.contents(source, header, is_newest, notebook) else { continue };
+            chain.found(header.serial, header.first);
+            let Some(contents) = self.contents(source, header, is_newest, notebook) else {
+                chain.lost(header.serial, header.first);
+                continue;
+            };
             self.extents.hold(header.position);
             let mut extent = ItemExtent::new(header.serial, header.position, header.first, header.meta.time);
             if index >= first_in_doubt {
                 doubtful.extend(self.not_found(source, header, &contents.footer));
             }
             // Its end may be in an extent that was never written.
-            if contents.is_open || index + 1 >= first_in_doubt {
+            if header.serial > newest_gone && (contents.is_open || index + 1 >= first_in_doubt) {
                 doubtful.extend(last_doubtful(&contents).cloned());
             }
             for item in &contents.footer.items {
                 self.recover_item(lane, &mut extent, item, &copies, &mut facts);
+            }
+            for (first, last) in contents.holes {
+                chain.lost(header.serial, first);
+                chain.found(header.serial, last + 1);
+            }
+            if contents.is_open && source.is_cut(header.position) {
+                chain.lost(header.serial, extent.end());
             }
             extent.earliest_expiry = contents.footer.earliest_expiry.unwrap_or(u64::MAX);
             let of = &mut self.lanes[lane];
@@ -71,46 +90,32 @@ impl Core {
         for item in doubtful {
             self.cut_if_torn(source, lane, &item, notebook);
         }
-        self.suspect(lane, &facts, notebook);
-        self.drop_lost(lane, facts);
+        self.note_doubt(lane, chain, kept_lost, facts, notebook);
     }
 
-    /// Where parts of the journal may be lost, items that may have been started are handed out as interrupted: never run again as if
-    /// nothing had been. As a lane hands out in order, that is none far behind the last one known to have been started.
-    fn suspect(&mut self, lane: usize, facts: &Facts, notebook: &mut Notebook) {
-        let lost = notebook.lost + u64::from(facts.is_suspect);
-        let of = &mut self.lanes[lane];
-        if lost == 0 || of.unended == 0 {
-            return;
-        }
-        let most = (MOST_SET_ASIDE as u64 * 2).saturating_add(lost.saturating_mul(MOST_RECORDS));
-        let known = facts.highest.max(of.oldest_on_disk().min(of.next_sequence));
-        of.suspect_below = known.saturating_add(most).min(of.next_sequence);
-        // A whole extent is suspect or not at all.
-        if let Some(at) = of.items.find(of.suspect_below) {
-            of.suspect_below = of.items.extents[at].end();
-        }
-        let name = &of.name;
-        let remark = format!("part of the journal of lane {}/{} may be lost: items are handed out as interrupted", name.queue, name.tenant);
-        notebook.report.remarks.push(remark);
-    }
-
-    /// Records of jobs and letters whose items are nowhere are not kept as such.
-    fn drop_lost(&mut self, lane: usize, facts: Facts) {
-        let of = &mut self.lanes[lane];
-        for sequence in facts.jobs.into_keys().chain(facts.letters.into_keys()) {
-            of.journal.kill(crate::core::journal::Sort::Job, sequence);
-        }
+    /// What the lane may have lost; what it says of each is found out when all lanes are known.
+    fn note_doubt(&mut self, lane: usize, chain: Chain, kept: u64, mut facts: Facts, notebook: &mut Notebook) {
+        let (ranges, tail) = chain.gaps();
+        let of = &self.lanes[lane];
+        let counts = ranges.into_iter().map(|range| (range, of.count_lost(range, &facts)));
+        let ranges: Vec<((u64, u64), u64)> = counts.filter(|(_, count)| *count > 0).collect();
+        let tail_count =
+            tail.filter(|first| *first < of.next_sequence).map_or(0, |first| of.count_lost((first, of.next_sequence - 1), &facts));
+        let count = ranges.iter().map(|(_, count)| count).sum::<u64>() + tail_count;
+        let ranges = ranges.into_iter().map(|(range, _)| range).collect();
+        self.end_lost_jobs(lane, &mut facts);
+        let Facts { journal_lost: journal, highest, .. } = facts;
+        notebook.doubts.push(Doubt { lane, journal, highest, ranges, count, tail, kept });
     }
 
     /// Reads what an extent holds, from its footer if it has one.
     fn contents(&mut self, source: &dyn Source, header: &ExtentHeader, is_newest: bool, notebook: &mut Notebook) -> Option<Contents> {
         // Few and small as kept extents are, they are read whole: a copy that was not finished must not stand for its item.
         if let Some(footer) = read_footer(source, header).filter(|_| header.stream == Stream::Items) {
-            return Some(Contents { footer, tail: None, is_open: false });
+            return Some(Contents { footer, tail: None, is_open: false, holes: Vec::new() });
         }
         let Ok(content) = source.read_extent(header.position) else {
-            notebook.report.remarks.push(format!("extent {} cannot be read: its items are lost", header.position));
+            notebook.remark(format!("extent {} cannot be read", header.position));
             notebook.report.quarantined_extents += 1;
             self.extents.quarantine(header.position);
             return None;
@@ -122,10 +127,20 @@ impl Core {
             notebook.report.cut_records += 1;
         }
         let mut items: Vec<FooterItem> = Vec::new();
+        let mut holes = Vec::new();
+        let mut damaged = scan.gaps.iter().filter(|gap| !gap.torn).map(|gap| gap.offset).peekable();
         let mut earliest_expiry: Option<u64> = None;
         for fragment in scan.fragments.iter().filter(|fragment| fragment.piece.first && fragment.piece.kind == Kind::Item) {
             let Ok((item, bytes, _)) = decode_item_head(fragment.payload) else { continue };
             notebook.latest = notebook.latest.max(item.appended_at);
+            let expected = items.last().map_or(header.first, |before| before.sequence + 1);
+            let mut is_behind_damage = false;
+            while damaged.next_if(|offset| *offset < fragment.offset).is_some() {
+                is_behind_damage = true;
+            }
+            if is_behind_damage && item.sequence > expected {
+                holes.push((expected, item.sequence - 1));
+            }
             earliest_expiry = [earliest_expiry, item.expires_at].into_iter().flatten().min();
             items.push(FooterItem {
                 offset: place(fragment.offset),
@@ -139,7 +154,7 @@ impl Core {
         }
         let footer = Footer { end: 0, earliest_expiry, items };
         let tail = if is_newest { Tail::resume(header, &scan) } else { None };
-        Some(Contents { footer, tail, is_open: true })
+        Some(Contents { footer, tail, is_open: true, holes })
     }
 
     /// Items that the footer of an extent in doubt names and that are not there.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::core::Core;
 use crate::core::journal::{JournalExtent, NewEntry, Sort};
 use crate::core::keys::Holder;
-use crate::core::lane::{JobEntry, Letter, Phase, Purge};
+use crate::core::lane::{JobEntry, Letter, Loss, Phase, Purge};
 use crate::core::recover::{Notebook, Sequences, Source, merged};
 use crate::core::stream::{Open, Write};
 use crate::core::write::{needed_until, small_bytes};
@@ -32,14 +32,22 @@ pub(super) struct Facts {
     notes: HashSet<Hash>,
     /// Highest sequence of these.
     pub(super) highest: u64,
-    /// Parts of it cannot be read: what it said of items may be lost.
-    pub(super) is_suspect: bool,
+    /// Extents of it that are lost, or parts of one: what they said of items may be lost.
+    pub(super) journal_lost: u64,
+    /// What is missing before this place (an extent's serial, and an offset in it) was found by an earlier start.
+    accounted: (u64, u64),
 }
 
 /// An extent that the last write touched, and what of a record it leaves unfinished.
 type OfLastWrite = (ExtentHeader, Option<(usize, Vec<u8>)>);
 
 impl Facts {
+    /// Something is missing there.
+    fn lose(&mut self, serial: u64, offset: usize) {
+        if (serial, offset as u64) >= self.accounted {
+            self.journal_lost += 1;
+        }
+    }
     pub(super) fn is_purged(purges: &[Purge], sequence: u64) -> bool {
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&sequence);
         purges.iter().any(|purge| purge.ranges.iter().any(is_in))
@@ -60,16 +68,16 @@ impl Core {
         &mut self,
         source: &dyn Source,
         lane: usize,
-        headers: Vec<ExtentHeader>,
+        (headers, newest_gone): (Vec<ExtentHeader>, Option<u64>),
         floors: &mut Meta,
         notebook: &mut Notebook,
     ) -> Facts {
         let mut facts = Facts::default();
         let mut leading = Leading::default();
-        let mut before: Option<u64> = None;
+        let (mut before, mut before_serial) = (None::<u64>, 0);
         let newest = headers.last().map(|header| header.serial);
-        // Whether the last write may have been the one that sealed it.
-        let mut in_doubt = true;
+        // Whether the last write may have been the one that sealed it: not, if there was a later one, which is lost.
+        let mut in_doubt = newest_gone < newest;
         let mut last_write = Vec::new();
         for header in headers.into_iter().rev() {
             if header.serial < floors.journal_floor {
@@ -79,25 +87,33 @@ impl Core {
             self.lanes[lane].journal.extents.push_front(JournalExtent::new(header.serial, header.position));
             // What the last write did not finish may be a whole extent: it is no loss, and those behind it close up.
             let is_gap = before.is_some_and(|ordinal| ordinal != header.first + 1);
-            facts.is_suspect |= is_gap && !in_doubt;
-            before = Some(header.first);
+            if is_gap && !in_doubt {
+                facts.lose(before_serial, 0);
+            }
+            (before, before_serial) = (Some(header.first), header.serial);
             let Ok(content) = source.read_extent(header.position) else {
-                facts.is_suspect = true;
-                notebook.report.remarks.push(format!("extent {} cannot be read: part of a journal is lost", header.position));
+                facts.journal_lost += 1;
+                notebook.remark(format!("extent {} cannot be read: part of a journal is lost", header.position));
                 continue;
             };
             let scan = if in_doubt { scan_last(&content, &header) } else { scan(&content, &header) };
-            if in_doubt {
+            if in_doubt || newest == Some(header.serial) {
                 last_write.push((header.clone(), scan.orphan_filler(header.serial)));
             }
             in_doubt &= scan.one_batch;
             self.mend(&header, &scan);
             for gap in &scan.gaps {
-                facts.is_suspect |= !gap.torn;
                 notebook.report.cut_bytes += gap.bytes as u64;
                 notebook.report.cut_records += 1;
             }
             leading = self.recover_fragments(lane, &header, &scan.fragments, leading, (&mut facts, floors, notebook));
+            // What it says itself of what was known to be missing is read by now.
+            for gap in scan.gaps.iter().filter(|gap| !gap.torn) {
+                facts.lose(header.serial, gap.offset);
+            }
+            if source.is_cut(header.position) && scan.footer.is_none() {
+                facts.journal_lost += 1;
+            }
             if let (true, Some(tail)) = (newest == Some(header.serial), Tail::resume(&header, &scan)) {
                 self.lanes[lane].journal.open = Some(Open::resume(&header, tail));
             } else if let Some(extent) = self.lanes[lane].journal.extents.front_mut() {
@@ -107,7 +123,9 @@ impl Core {
         self.close_up(lane, last_write);
         // The oldest that is left must be the floor's, or what lies between is lost.
         let first = self.lanes[lane].journal.extents.front().map(|extent| extent.serial);
-        facts.is_suspect |= first.is_some_and(|serial| floors.journal_floor > 0 && serial != floors.journal_floor);
+        if first.is_some_and(|serial| floors.journal_floor > 0 && serial != floors.journal_floor) {
+            facts.lose(floors.journal_floor, 0);
+        }
         facts
     }
 
@@ -162,7 +180,7 @@ impl Core {
                     Ok(record) => {
                         self.recover_record(lane, (header.serial, fragment.offset, bytes.len()), record, (facts, floors, notebook))
                     }
-                    Err(_) => facts.is_suspect |= piece.kind != Kind::Item,
+                    Err(_) => facts.journal_lost += u64::from(piece.kind != Kind::Item),
                 }
             }
         }
@@ -204,6 +222,17 @@ impl Core {
                 of.next_sequence = of.next_sequence.max(ranges.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0));
                 of.purges.push(Purge { number, until, ticket: 0, ranges, bytes: bytes as u64 });
                 of.journal.push(serial, &NewEntry::other(Sort::Purge, number, until, offset, bytes));
+            }
+            JournalRecord::Lost { until, serial, offset, .. }
+                if of.losses.iter().any(|loss| (loss.until, loss.serial, loss.offset) == (until, serial, offset)) => {}
+            JournalRecord::Lost { until, serial: below, offset: before, suspect_below, ranges } => {
+                let number = of.next_number;
+                of.next_number += 1;
+                of.next_sequence = of.next_sequence.max(ranges.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0));
+                of.suspect_below = of.suspect_below.max(suspect_below);
+                facts.accounted = facts.accounted.max((below, before));
+                of.journal.push(serial, &NewEntry::other(Sort::Purge, number, until, offset, bytes));
+                of.losses.push(Loss { number, until, serial: below, offset: before, suspect_below, ranges, bytes: bytes as u64 });
             }
             JournalRecord::Note { name, content } => self.recover_note(lane, (serial, offset), (name, content), facts),
         }
