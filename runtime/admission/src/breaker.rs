@@ -96,6 +96,15 @@ impl Pass {
     }
 }
 
+/// The breaker stands otherwise than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// How it stands now.
+    pub to: BreakerState,
+    /// How long the outage has lasted, or had when it closed.
+    pub outage: Duration,
+}
+
 /// It does not let the call pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shut {
@@ -191,8 +200,8 @@ impl Breaker {
         if is_closed(self.turn.load(Ordering::Acquire)) { None } else { opened.shut(limits, now) }
     }
 
-    /// What a call said. Answers how the breaker stands now, if that changed it.
-    pub fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+    /// What a call said. Answers how the breaker stands now, if that opened or closed it.
+    pub fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
         match pass.probe {
             Some(number) => self.probed(pass.turn, number, said, limits, now),
             None if pass.turn != self.turn.load(Ordering::Acquire) => None,
@@ -236,7 +245,7 @@ impl Breaker {
     }
 
     /// A call of a closed breaker.
-    fn counted(&self, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+    fn counted(&self, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
         match said {
             Said::Nothing => return None,
             Said::Well => {
@@ -255,10 +264,10 @@ impl Breaker {
         }
         *opened = Opened { since: now, until: now + limits.cool_down, number: opened.number, ..Opened::default() };
         self.turn.store(turn.wrapping_add(1), Ordering::Release);
-        Some(BreakerState::Open)
+        Some(Moved { to: BreakerState::Open, outage: Duration::ZERO })
     }
 
-    fn probed(&self, turn: u32, number: u64, said: Said, limits: &BreakerLimits, now: Duration) -> Option<BreakerState> {
+    fn probed(&self, turn: u32, number: u64, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
         let mut opened = self.lock();
         if turn != self.turn.load(Ordering::Acquire) {
             return None;
@@ -266,12 +275,13 @@ impl Breaker {
         // One that lost its place is not listened to.
         let place = opened.probes.iter().position(|probe| probe.number == number && probe.is_out(limits, now))?;
         opened.probes.swap_remove(place);
+        let outage = opened.lasted(now);
         match said {
             Said::Nothing | Said::IllByOthers => None,
             Said::Ill => {
-                let until = now + cool_down(opened.lasted(now), limits);
+                let until = now + cool_down(outage, limits);
                 *opened = Opened { since: opened.since, before: opened.before, until, number: opened.number, ..Opened::default() };
-                Some(BreakerState::Open)
+                Some(Moved { to: BreakerState::Open, outage })
             }
             Said::Well => {
                 opened.good += 1;
@@ -279,7 +289,7 @@ impl Breaker {
                     // What was counted before the outage is of another time.
                     self.window.clear();
                     self.turn.store(turn.wrapping_add(1), Ordering::Release);
-                    BreakerState::Closed
+                    Moved { to: BreakerState::Closed, outage }
                 })
             }
         }

@@ -21,13 +21,13 @@ pub mod seats;
 mod stages;
 mod window;
 
-pub use breaker::{Breaker, BreakerLimits, BreakerState, BreakerStatus, LONGEST_COOL_DOWN, Outage, Pass, Said, Shut};
+pub use breaker::{Breaker, BreakerLimits, BreakerState, BreakerStatus, LONGEST_COOL_DOWN, Moved, Outage, Pass, Said, Shut};
 pub use budget::{Budget, Reservation};
 pub use gate::{Entering, PayloadMemory, Permit, TenantGate, TenantLimits};
 pub use rate::RateLimiter;
 pub use recovery::Cause;
 pub use repeat::{FAILED_FOR, Likeness, Repeats};
-pub use retries::{Retry, RetryBudget, RetryLimits};
+pub use retries::{RetryBudget, RetryLimits};
 pub use run::{RunLimits, Runs};
 pub use seats::FairSeats;
 pub use stages::{Moment, Stage, describe};

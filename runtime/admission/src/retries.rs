@@ -3,7 +3,6 @@
 //! Invariants
 //! 1. A retry is counted when it is decided, not when it runs: those that wait for their turn are counted (case E3).
 //! 2. Within a window there are never more retries than `share` of the calls that began in it, or `floor` where that is more.
-//! 3. What is not needed after all is given back.
 
 use std::time::Duration;
 
@@ -26,34 +25,22 @@ pub struct RetryBudget {
     counted: Window,
 }
 
-/// The right to one retry.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a retry that is not made is given back"]
-pub struct Retry {
-    slot: u64,
-}
-
 impl RetryBudget {
     /// A call began: its first attempt.
     pub fn called(&self, limits: &RetryLimits, now: Duration) {
         self.counted.add(Counts::WELL, limits.window, now);
     }
 
-    /// The right to retry, from now on: also while the retry waits for its time. `None`: the budget is spent.
-    pub fn take(&self, limits: &RetryLimits, now: Duration) -> Option<Retry> {
+    /// Takes one retry, from now on: also while it waits for its time. `false`: the budget is spent.
+    pub fn take(&self, limits: &RetryLimits, now: Duration) -> bool {
         // Counted first and looked at then: of two that meet at the last place both may be refused, never both admitted.
         let slot = self.counted.add(Counts::ILL, limits.window, now);
         let counted = self.counted.sum(limits.window, now);
         if counted.ill <= most(limits, counted.well) {
-            return Some(Retry { slot });
+            return true;
         }
         self.counted.take_back(Counts::ILL, slot);
-        None
-    }
-
-    /// The retry is not made after all.
-    pub fn give_back(&self, retry: Retry) {
-        self.counted.take_back(Counts::ILL, retry.slot);
+        false
     }
 
     /// Retries taken within the window, and the most there may be now.
@@ -89,7 +76,7 @@ mod tests {
                     together.wait();
                     // All wait for their back-off at once: none has run, all count.
                     for _ in 0..50 {
-                        if budget.take(&LIMITS, START).is_some() {
+                        if budget.take(&LIMITS, START) {
                             taken.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -106,20 +93,17 @@ mod tests {
     fn a_few_calls_have_the_floor() {
         let budget = RetryBudget::default();
         budget.called(&LIMITS, START);
-        assert!(budget.take(&LIMITS, START).is_some());
-        let second = budget.take(&LIMITS, START).expect("the floor is two");
-        assert!(budget.take(&LIMITS, START).is_none());
-        budget.give_back(second);
-        assert!(budget.take(&LIMITS, START).is_some(), "what was given back can be had");
-        assert!(budget.take(&LIMITS, START + LIMITS.window * 2).is_some(), "it comes back with time");
+        assert!(budget.take(&LIMITS, START) && budget.take(&LIMITS, START), "the floor is two");
+        assert!(!budget.take(&LIMITS, START));
+        assert!(budget.take(&LIMITS, START + LIMITS.window * 2), "it comes back with time");
     }
 
     #[test]
     fn a_share_of_nothing_is_nothing() {
         let (budget, none) = (RetryBudget::default(), RetryLimits { share: 0.25, floor: 0, window: Duration::from_secs(10) });
         (0..3).for_each(|_| budget.called(&none, START));
-        assert!(budget.take(&none, START).is_none());
+        assert!(!budget.take(&none, START));
         budget.called(&none, START);
-        assert!(budget.take(&none, START).is_some());
+        assert!(budget.take(&none, START));
     }
 }

@@ -17,7 +17,7 @@ fn at(milliseconds: u64) -> Duration {
 
 fn call(breaker: &Breaker, said: Said, now: Duration) -> Option<BreakerState> {
     let pass = breaker.enter(&LIMITS, now).expect("it lets the call pass");
-    breaker.told(pass, said, &LIMITS, now)
+    breaker.told(pass, said, &LIMITS, now).map(|moved| moved.to)
 }
 
 /// Opened at `at(0)`.
@@ -93,7 +93,7 @@ fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
     assert_eq!(passes.len(), 1, "the next one is asked at once");
     let probe = passes.pop().expect("one");
     assert!(probe.is_probe() && !probe.half_opened);
-    assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(1_200)), Some(BreakerState::Closed));
+    assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(1_200)).map(|moved| moved.to), Some(BreakerState::Closed));
     assert_eq!(crowd(&breaker, at(1_200)).len(), 100);
 }
 
@@ -111,7 +111,7 @@ fn e2_a_probe_that_hangs_frees_its_place_after_its_limit_and_is_not_listened_to_
     assert_eq!(breaker.told(lost, Said::Ill, &LIMITS, at(11_001)), None, "it is told too late");
     assert_eq!(breaker.status(&LIMITS, at(11_001)).probes, 1, "and takes nobody else's place");
     let probe = passes.pop().expect("one");
-    assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(11_100)), Some(BreakerState::Closed));
+    assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(11_100)).map(|moved| moved.to), Some(BreakerState::Closed));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn several_probes_are_out_at_once_and_all_must_be_good() {
     let breaker = open();
     let mut probes: Vec<_> = (0..100).filter_map(|_| breaker.enter(&limits, at(1_000)).ok()).collect();
     assert_eq!(probes.len(), 3);
-    let mut tell = |said| breaker.told(probes.pop().expect("three"), said, &limits, at(1_100));
+    let mut tell = |said| breaker.told(probes.pop().expect("three"), said, &limits, at(1_100)).map(|moved| moved.to);
     assert_eq!((tell(Said::Well), tell(Said::Well), tell(Said::Well)), (None, None, Some(BreakerState::Closed)));
 }
 
@@ -190,7 +190,7 @@ fn an_outage_outlives_a_restart() {
     assert_eq!(breaker.status(&LIMITS, soon).outage, Some(outage));
     assert!(breaker.enter(&LIMITS, soon + Duration::from_millis(4_999)).is_err());
     let probe = breaker.enter(&LIMITS, soon + Duration::from_secs(5)).expect("half open");
-    assert_eq!(breaker.told(probe, Said::Ill, &LIMITS, soon + Duration::from_secs(5)), Some(BreakerState::Open));
+    assert_eq!(breaker.told(probe, Said::Ill, &LIMITS, soon + Duration::from_secs(5)).map(|moved| moved.to), Some(BreakerState::Open));
     let next = breaker.status(&LIMITS, soon + Duration::from_secs(5)).outage.expect("open");
     assert_eq!(next.cool_down, Duration::from_secs(165) / 16, "the time before the restart counts");
 
@@ -210,7 +210,7 @@ fn limits_act_on_the_next_question() {
     let patient = BreakerLimits { cool_down: Duration::from_secs(5), ..LIMITS };
     assert_eq!(call(&breaker, Said::Ill, at(1_000)), Some(BreakerState::Open));
     let probe = breaker.enter(&patient, at(2_000)).expect("half open");
-    assert_eq!(breaker.told(probe, Said::Ill, &patient, at(2_000)), Some(BreakerState::Open));
+    assert_eq!(breaker.told(probe, Said::Ill, &patient, at(2_000)).map(|moved| moved.to), Some(BreakerState::Open));
     assert_eq!(breaker.refuses(&LIMITS, at(2_000)).map(|shut| shut.retry_after), Some(patient.cool_down));
 }
 

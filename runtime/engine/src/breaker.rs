@@ -1,0 +1,232 @@
+//! Breakers, one for each database and one for each flow on it: asked before a seat is, told by how the work at the database ended.
+//!
+//! Invariants
+//! 1. What keeps everybody from the database (no session can be opened, a link is lost) counts against the database. A statement that
+//!    gets no answer in time, or was ended by the database, counts against its flow: a slow flow never shuts the database for others.
+//! 2. What callers get wrong, what they give up, and what this server refuses count against nobody.
+//! 3. A deadline counts only where the database had half of the flow's own: neither a wait in line nor a caller in haste opens anything.
+//! 4. Each passage is told once, by drop at the latest; where both stay closed it takes no lock and allocates nothing.
+//! 5. A move is announced, and whoever keeps breakers across restarts reads them then; no call waits for that.
+//!
+//! The arithmetic is [`spillgate_admission::Breaker`].
+
+mod kept;
+mod passage;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use spillgate_admission::{Breaker, BreakerLimits, BreakerState, BreakerStatus, Moved, Pass, Said, Shut};
+use spillgate_config::Plan;
+use spillgate_config::plan::{BreakerPlan, Flow};
+use spillgate_model::{Code, Refusal, Scope};
+use spillgate_telemetry::{BreakerLabel, BreakerMetrics, Telemetry, happened};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::Live;
+use crate::steps::jittered;
+pub use kept::KeptBreaker;
+pub(crate) use passage::Passage;
+
+/// Moves that are remembered.
+const MOVES: usize = 8;
+/// The longest that callers are spread over beyond the time they are told, so that they do not come back together.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// What all breakers of an engine share.
+pub(crate) struct Breakers {
+    /// When their clock began.
+    began: Instant,
+    /// A breaker opened or closed.
+    pub(crate) moved: Arc<Notify>,
+    /// Told when a breaker closes: work that waits for its database may go on.
+    answered: Arc<Notify>,
+}
+
+/// The breakers of one database: its own, and one for each flow that uses it.
+pub(crate) struct DatabaseBreakers {
+    pub(crate) own: Arc<LiveBreaker>,
+    /// With the version of the flow: one whose file was mended is another flow.
+    flows: Mutex<HashMap<Arc<str>, (u64, Arc<LiveBreaker>)>>,
+    telemetry: Telemetry,
+}
+
+/// A breaker of the live plan.
+pub(crate) struct LiveBreaker {
+    database: Arc<str>,
+    /// `None`: the database's own.
+    flow: Option<Arc<str>>,
+    breaker: Breaker,
+    metrics: Arc<BreakerMetrics>,
+    all: Arc<Breakers>,
+    moves: Mutex<VecDeque<BreakerMove>>,
+}
+
+/// How a breaker moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerMove {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// How it stood then.
+    pub to: BreakerState,
+}
+
+/// How a breaker is, for the admin face.
+#[derive(Clone, Debug)]
+pub struct BreakerView {
+    /// Name of the database.
+    pub database: Arc<str>,
+    /// Name of the flow; `None`: the database's own.
+    pub flow: Option<Arc<str>>,
+    /// As configured; `None`: it is off.
+    pub plan: Option<BreakerPlan>,
+    /// How it stands, by those settings or the defaults.
+    pub status: BreakerStatus,
+    /// The last ones, oldest first.
+    pub moves: Vec<BreakerMove>,
+}
+
+impl Breakers {
+    pub(crate) fn new(answered: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Breakers { began: Instant::now(), moved: Arc::default(), answered })
+    }
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl DatabaseBreakers {
+    pub(crate) fn new(all: &Arc<Breakers>, database: &Arc<str>, telemetry: &Telemetry) -> Arc<Self> {
+        let own = LiveBreaker::new(all, database, None, telemetry);
+        Arc::new(DatabaseBreakers { own, flows: Mutex::default(), telemetry: telemetry.clone() })
+    }
+
+    /// The one of a flow.
+    pub(crate) fn of(&self, flow: &Flow) -> Arc<LiveBreaker> {
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        match flows.get(&flow.name) {
+            Some((version, breaker)) if *version == flow.version => breaker.clone(),
+            _ => {
+                let breaker = LiveBreaker::new(&self.own.all, &self.own.database, Some(&flow.name), &self.telemetry);
+                flows.insert(flow.name.clone(), (flow.version, breaker.clone()));
+                breaker
+            }
+        }
+    }
+
+    /// Forgets flows that are in no plan any more.
+    pub(crate) fn keep(&self, plan: &Plan) {
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        flows.retain(|name, _| plan.flows.binary_search_by(|flow| flow.name.cmp(name)).is_ok());
+    }
+}
+
+impl LiveBreaker {
+    /// A closed one. `flow`: its name, or `None` for the database's own.
+    fn new(all: &Arc<Breakers>, database: &Arc<str>, flow: Option<&Arc<str>>, telemetry: &Telemetry) -> Arc<Self> {
+        let metrics = telemetry.breaker_metrics(database, flow.map(|flow| &**flow));
+        metrics.stands(BreakerLabel::Closed);
+        let (database, flow) = (database.clone(), flow.cloned());
+        Arc::new(LiveBreaker { database, flow, breaker: Breaker::default(), metrics, all: all.clone(), moves: Mutex::default() })
+    }
+
+    /// The refusal that a call would meet now. It takes nobody's place as a probe.
+    pub(crate) fn refuses(&self, plan: Option<&BreakerPlan>) -> Option<Refusal> {
+        let shut = self.breaker.refuses(&limits(plan?), self.all.now())?;
+        Some(self.refusal(shut))
+    }
+
+    pub(crate) fn view(&self, plan: Option<&BreakerPlan>) -> BreakerView {
+        let status = self.breaker.status(&limits(plan.unwrap_or(&BreakerPlan::default())), self.all.now());
+        let moves = self.moves().iter().copied().collect();
+        BreakerView { database: self.database.clone(), flow: self.flow.clone(), plan: plan.copied(), status, moves }
+    }
+
+    fn enter(&self, limits: &BreakerLimits) -> Result<Pass, Box<Refusal>> {
+        let pass = self.breaker.enter(limits, self.all.now()).map_err(|shut| Box::new(self.refusal(shut)))?;
+        if pass.half_opened {
+            let outage = self.breaker.status(limits, self.all.now()).outage.map_or(Duration::ZERO, |outage| outage.lasted);
+            self.moved(Moved { to: BreakerState::HalfOpen, outage }, limits);
+        }
+        Ok(pass)
+    }
+
+    fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits) {
+        if let Some(moved) = self.breaker.told(pass, said, limits, self.all.now()) {
+            self.moved(moved, limits);
+        }
+    }
+
+    fn moved(&self, moved: Moved, limits: &BreakerLimits) {
+        let counted = self.breaker.status(limits, self.all.now());
+        happened::breaker_moved(&self.metrics, label(moved.to), counted.calls, counted.failures, moved.outage);
+        {
+            let mut moves = self.moves();
+            if moves.len() == MOVES {
+                moves.pop_front();
+            }
+            moves.push_back(BreakerMove { at_ms: wall_ms(), to: moved.to });
+        }
+        self.all.moved.notify_one();
+        if moved.to == BreakerState::Closed {
+            self.all.answered.notify_waiters();
+        }
+    }
+
+    fn refusal(&self, shut: Shut) -> Refusal {
+        self.metrics.refused.increment();
+        let (scope, detail) = match self.flow {
+            None => (Scope::Database, "The database has not answered well; nothing is sent to it before valid_until."),
+            Some(_) => (Scope::Flow, "This flow gets no answers from its database; it is not run before valid_until."),
+        };
+        let spread = jittered((shut.retry_after / 4).min(SPREAD));
+        let valid_until = wall_ms().saturating_add(milliseconds(shut.retry_after));
+        let mut refusal = Refusal::new(Code::BreakerOpen, detail).retry_after(shut.retry_after + spread).valid_until(valid_until);
+        refusal.scope = scope;
+        refusal
+    }
+
+    fn moves(&self) -> MutexGuard<'_, VecDeque<BreakerMove>> {
+        // A list that a panic left is whole.
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All breakers of a plan, with their settings: each database's own, and after it those of its flows.
+pub(crate) fn of_plan(live: &Live) -> impl Iterator<Item = (&Arc<LiveBreaker>, Option<&BreakerPlan>)> {
+    live.databases.iter().enumerate().flat_map(|(index, database)| {
+        let flows = live.flows.iter().zip(&live.plan.flows);
+        let of_flows = flows.filter_map(move |(prepared, flow)| Some((prepared.breakers[index].as_ref()?, flow.breaker.as_ref())));
+        std::iter::once((&database.breakers.own, database.plan().breaker.as_ref())).chain(of_flows)
+    })
+}
+
+impl fmt::Debug for LiveBreaker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LiveBreaker").field("database", &self.database).field("flow", &self.flow).finish_non_exhaustive()
+    }
+}
+
+fn limits(plan: &BreakerPlan) -> BreakerLimits {
+    let BreakerPlan { window, min_calls, open_below, probes, probe_limit, cool_down } = *plan;
+    BreakerLimits { window, min_calls, open_below, probes, probe_limit, cool_down }
+}
+
+fn label(state: BreakerState) -> BreakerLabel {
+    match state {
+        BreakerState::Closed => BreakerLabel::Closed,
+        BreakerState::Open => BreakerLabel::Open,
+        BreakerState::HalfOpen => BreakerLabel::HalfOpen,
+    }
+}
+
+fn wall_ms() -> u64 {
+    milliseconds(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

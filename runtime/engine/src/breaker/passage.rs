@@ -1,0 +1,176 @@
+//! One piece of work at a database on its way through the two breakers in front of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillgate_admission::{BreakerLimits, Pass, Said};
+use spillgate_config::plan::BreakerPlan;
+use spillgate_connector::{Blame, DatabaseError, Failure};
+use tokio::time::Instant;
+
+use super::{LiveBreaker, limits};
+use crate::run::{Doing, Notes};
+use crate::verdict::{Cause, Failed, Fallible};
+
+/// A try to connect that was given up says something only if it had this long.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whose a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// There is none: the work was done.
+    Well,
+    /// The database's: it can be reached by nobody.
+    Database,
+    /// The same, as others have just found out: this work did not try.
+    DatabaseByOthers,
+    /// The flow's: its statement is not answered.
+    Flow,
+    /// Somebody else's, or nobody's.
+    Nobody,
+}
+
+/// The way through both. Told once what came of it; dropped, it finds out by itself.
+pub(crate) struct Passage<'a> {
+    database: Option<Half<'a>>,
+    flow: Option<Half<'a>>,
+    /// When the work began, and how long its call had waited for seats by then.
+    began: Instant,
+    waited: Duration,
+    /// `None`: the work has its seat.
+    notes: Option<&'a Notes>,
+    deadline: Instant,
+    /// Without an answer for so long it counts as a failure.
+    enough: Duration,
+}
+
+/// The way through one.
+struct Half<'a> {
+    breaker: Cow<'a, Arc<LiveBreaker>>,
+    limits: BreakerLimits,
+    pass: Pass,
+}
+
+/// A breaker and its settings, where it is not off.
+pub(crate) type Asked<'a> = (&'a Arc<LiveBreaker>, Option<&'a BreakerPlan>);
+
+impl<'a> Passage<'a> {
+    /// Asks both. `patience`: how long the flow gives its statements.
+    pub(crate) fn ask(database: Asked<'a>, flow: Option<Asked<'a>>, notes: &'a Notes, deadline: Instant, patience: Duration) -> Fallible<Self> {
+        let (began, waited) = (Instant::now(), notes.waited());
+        let mut passage =
+            Passage { database: None, flow: None, began, waited, notes: Some(notes), deadline, enough: patience / 2 };
+        passage.database = Half::of(database)?;
+        // Refused here, it gives its place at the database's back by drop.
+        passage.flow = flow.map_or(Ok(None), Half::of)?;
+        Ok(passage)
+    }
+
+    /// Passes on what came of asking for a seat.
+    pub(crate) fn seat<T>(&mut self, seat: Fallible<T>) -> Fallible<T> {
+        if let Err(failed) = &seat {
+            self.tell(without_seat(failed));
+        }
+        seat
+    }
+
+    /// What came of the last statement.
+    pub(crate) fn answered<T>(&mut self, result: &Result<T, DatabaseError>) {
+        match result {
+            Ok(_) => self.tell(Verdict::Well),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// What came of a statement or commit that others may follow.
+    pub(crate) fn failed(&mut self, error: &DatabaseError) {
+        self.tell(of_statement(error));
+    }
+
+    /// The same on its own, from where the work has its seat.
+    pub(crate) fn seated(mut self) -> Passage<'static> {
+        let owned = |half: Half<'_>| Half { breaker: Cow::Owned(half.breaker.clone().into_owned()), ..half };
+        Passage {
+            database: self.database.take().map(owned),
+            flow: self.flow.take().map(owned),
+            began: Instant::now(),
+            waited: Duration::ZERO,
+            notes: None,
+            deadline: self.deadline,
+            enough: self.enough,
+        }
+    }
+
+    fn tell(&mut self, verdict: Verdict) {
+        let (database, flow) = match verdict {
+            Verdict::Well => (Said::Well, Said::Well),
+            Verdict::Database => (Said::Ill, Said::Nothing),
+            Verdict::DatabaseByOthers => (Said::IllByOthers, Said::Nothing),
+            Verdict::Flow => (Said::Nothing, Said::Ill),
+            Verdict::Nobody => (Said::Nothing, Said::Nothing),
+        };
+        for (half, said) in [(self.database.take(), database), (self.flow.take(), flow)] {
+            if let Some(Half { breaker, limits, pass }) = half {
+                breaker.told(pass, said, &limits);
+            }
+        }
+    }
+
+    /// The work was dropped: by its deadline, or by whoever wanted it.
+    fn left(&self) -> Verdict {
+        let now = Instant::now();
+        if now < self.deadline {
+            return Verdict::Nobody;
+        }
+        let waited = self.notes.map_or(Duration::ZERO, Notes::waited).saturating_sub(self.waited);
+        let had = (now - self.began).saturating_sub(waited);
+        match self.notes.map_or(Doing::Working, Notes::doing) {
+            Doing::Connecting if had >= self.enough.min(CONNECT_PATIENCE) => Verdict::Database,
+            Doing::Working | Doing::Beginning if had >= self.enough => Verdict::Flow,
+            Doing::Connecting | Doing::Waiting | Doing::Working | Doing::Beginning => Verdict::Nobody,
+        }
+    }
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        if self.database.is_some() || self.flow.is_some() {
+            self.tell(self.left());
+        }
+    }
+}
+
+impl<'a> Half<'a> {
+    fn of((breaker, plan): Asked<'a>) -> Fallible<Option<Self>> {
+        let Some(plan) = plan else { return Ok(None) };
+        let limits = limits(plan);
+        match breaker.enter(&limits) {
+            Ok(pass) => Ok(Some(Half { breaker: Cow::Borrowed(breaker), limits, pass })),
+            Err(refusal) => Err(Failed::refused(*refusal)),
+        }
+    }
+}
+
+/// There was no seat: not to be had, which is ours, or no session could be opened in it.
+fn without_seat(failed: &Failed) -> Verdict {
+    match failed.cause {
+        // Neither where it is unfit: that is told to be mended, not to be waited for.
+        _ if !failed.again => Verdict::Nobody,
+        Cause::NotTried => Verdict::DatabaseByOthers,
+        _ => Verdict::Database,
+    }
+}
+
+fn of_statement(error: &DatabaseError) -> Verdict {
+    match (&error.failure, error.blame) {
+        (Failure::Unreachable | Failure::LinkLost, _) => Verdict::Database,
+        (Failure::Ended, _) | (Failure::Passing, Blame::Others) => Verdict::Flow,
+        // The database answered. A conflict of transactions is between callers, and so are bad values.
+        (Failure::Passing | Failure::Refused, _) => Verdict::Nobody,
+        (Failure::ValueInexact { .. } | Failure::ResultTooLarge { .. } | Failure::NoTransactions | Failure::Unfit, _) => Verdict::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests;
