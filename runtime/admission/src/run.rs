@@ -213,11 +213,6 @@ pub(crate) fn check_depth(depth: u64, limits: &RunLimits) -> Result<(), Refusal>
 }
 
 impl RunPlace {
-    /// The run, by the name that its table has.
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.run
-    }
-
     /// The call was refused before any work was done for it: it was none. Once.
     pub(crate) fn give_back(&self) {
         if self.given_back.swap(true, Ordering::Relaxed) {

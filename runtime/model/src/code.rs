@@ -90,11 +90,11 @@ codes! {
     KeyRequired "key_required" 400 Caller No "An idempotency key is required" "Send an Idempotency-Key header with a value of your own for this piece of work.";
     ItemTooLarge "item_too_large" 413 Caller No "The item could never fit" "Make the item smaller; waiting will not help.";
     RateExceeded "rate_exceeded" 429 Tenant After "Too many calls" "Wait for retry_after_ms, then go on more slowly; splitting the task or switching tools draws on the same limit.";
-    InFlightExceeded "in_flight_exceeded" 429 Tenant After "Too many calls at once" "Wait for running calls to end before sending more; other tools draw on the same limit.";
+    InFlightExceeded "in_flight_exceeded" 429 Tenant After "Too many calls at once" "Wait for retry_after_ms, or for your running calls to end, before sending more; splitting the task or switching tools draws on the same limit.";
     QueueFull "queue_full" 429 Tenant After "The queue is full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools fills the same queue.";
     RunExhausted "run_exhausted" 429 Run No "The run has used up its budget" "Stop calling tools for this task and report what is known so far; splitting the task or switching tools draws on the same budget.";
-    RepeatsExhausted "repeats_exhausted" 429 Tenant No "Too many repeats of failing calls" "Stop repeating this call and report what failed; the cause has not changed, and other tools reach the same limit.";
-    BreakerOpen "breaker_open" 503 Database After "The database is not answering well" "Wait until valid_until; splitting the task or switching tools reaches the same database.";
+    RepeatsExhausted "repeats_exhausted" 429 Tenant No "Too many repeats of failing calls" "Stop repeating calls that fail and report what failed; the cause has not changed, and splitting the task or switching tools will not change it.";
+    BreakerOpen "breaker_open" 503 Database After "The database is not answering well" "Wait until valid_until before calling again; splitting the task or switching tools reaches the same database.";
     DatabaseUnreachable "database_unreachable" 503 Database After "The database cannot be reached" "If retryable is true, call again after retry_after_ms, else report it to the operator; splitting the task or switching tools reaches the same database.";
     DatabaseError "database_error" 502 Database ByCase "The database refused the statement" "If retryable is true, call again after retry_after_ms; if not, change the input or report the problem, for the same call will fail again.";
     ValueInexact "value_inexact" 502 Flow No "A value cannot be given exactly" "Report the named column to the flow's owner; the same call will fail again.";

@@ -38,7 +38,7 @@ pub fn body(refusal: &Refusal, retry_after_ms: Option<u64>, request_id: &str) ->
         out.push(b'}');
     }
     if let Some(milliseconds) = refusal.valid_until_ms {
-        text(&mut out, "valid_until", &wall::timestamp(milliseconds));
+        text(&mut out, "valid_until", &wall::timestamp(milliseconds.get()));
     }
     if !refusal.fields.is_empty() {
         out.extend_from_slice(b",\"errors\":[");

@@ -5,6 +5,7 @@
 //! 2. `internal` never leaves the process other than into the log, and is redacted where it was made.
 //! 3. `retryable` is decided where the refusal is made; nobody downstream guesses.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::code::{Code, Retryable, Scope};
@@ -45,9 +46,9 @@ pub struct Refusal {
     /// The limit that spoke, if one did.
     pub policy: Option<Policy>,
     /// Where the cause has an end that is known: when, in milliseconds since 1970.
-    pub valid_until_ms: Option<u64>,
+    pub valid_until_ms: Option<NonZeroU64>,
     /// All fields of the input that do not fit, at once.
-    pub fields: Vec<BadField>,
+    pub fields: Box<[BadField]>,
     /// It is what a dead letter ended with: see [`Refusal::letter`].
     pub letter: bool,
     /// A status other than the code's own (`on_empty = { status = … }`).
@@ -55,6 +56,9 @@ pub struct Refusal {
     /// For the log only.
     pub internal: Option<Box<str>>,
 }
+
+// It is the error of nearly every function on a call's way: larger, it would be worth a box everywhere.
+const _: () = assert!(size_of::<Refusal>() < 128);
 
 /// How long a caller waits before it sends a call again when nothing better is known.
 pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -75,7 +79,7 @@ impl Refusal {
             retry_after: after.then_some(DEFAULT_RETRY_AFTER),
             policy: None,
             valid_until_ms: None,
-            fields: Vec::new(),
+            fields: Box::default(),
             letter: false,
             status: None,
             internal: None,
@@ -97,13 +101,13 @@ impl Refusal {
     /// Says when the cause will have ended, in milliseconds since 1970.
     #[must_use]
     pub fn valid_until(mut self, milliseconds: u64) -> Self {
-        self.valid_until_ms = Some(milliseconds);
+        self.valid_until_ms = NonZeroU64::new(milliseconds);
         self
     }
     /// Names the input fields that do not fit.
     #[must_use]
     pub fn fields(mut self, fields: Vec<BadField>) -> Self {
-        self.fields = fields;
+        self.fields = fields.into();
         self
     }
     /// Adds what only the log may hold.

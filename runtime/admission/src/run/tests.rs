@@ -177,7 +177,7 @@ fn whatever_the_interleaving_no_limit_is_passed_and_everything_comes_back() {
             }
             let mut at_work: BTreeMap<Arc<str>, u64> = BTreeMap::new();
             for place in &held {
-                *at_work.entry(place.name().clone()).or_default() += 1;
+                *at_work.entry(place.run.clone()).or_default() += 1;
             }
             assert!(runs.live() <= limits().live, "seed {seed}");
             for (run, count) in at_work {
