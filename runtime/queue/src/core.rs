@@ -78,6 +78,8 @@ pub(crate) struct Queue {
     pub(crate) items: u64,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<usize>,
+    /// Of these, lanes with jobs that have not ended.
+    pub(crate) busy: u64,
     pub(crate) letters_most: u64,
     pub(crate) letters_keep: u64,
     pub(crate) work: Arc<Notify>,
@@ -246,6 +248,7 @@ impl Core {
             items: 0,
             bytes: 0,
             lanes: Vec::new(),
+            busy: 0,
             letters_most: LETTERS_MOST,
             letters_keep: LETTERS_KEEP_MS,
             work: Arc::new(Notify::new()),

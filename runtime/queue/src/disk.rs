@@ -27,6 +27,8 @@ pub trait Disk: Send + Sync + 'static {
 
 /// One file. All calls may come from several threads at once.
 pub trait DiskFile: Send + Sync + 'static {
+    /// Whether it still has a name: what is written into one that has none is gone when it is closed.
+    fn is_there(&self) -> io::Result<bool>;
     /// Its length.
     fn bytes(&self) -> io::Result<u64>;
     /// Fills `buffer` from `offset`, or fails with `UnexpectedEof`.

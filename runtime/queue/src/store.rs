@@ -213,7 +213,7 @@ impl Store {
     pub fn was_job(&self, id: JobId) -> Option<LaneName> {
         let core = self.shared().core();
         let lane = &core.lanes[core.lane_of(id)?];
-        (id.sequence > 0 && id.sequence < lane.durable_next).then(|| lane.name.clone())
+        (id.sequence > 0 && id.sequence < lane.durable_next && !lane.left_out.contains(&id.sequence)).then(|| lane.name.clone())
     }
 
     /// How the store is.

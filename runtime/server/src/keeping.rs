@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Direct flows wait for nothing here: both are opened on a blocking thread after the listeners are bound.
-//! 2. Operator state comes first: a lane that an operator paused is paused before the store serves.
+//! 2. Operator state comes first: a lane that an operator paused is paused before the store serves, and limits that operators set
+//!    are in force before anybody can change them.
 //! 3. The two together hold `disk_limit`: control has its share, the store the rest.
 //! 4. A store that does not open, or breaks off opening, stops nothing but durable work.
 //! 5. A stop closes the store, then the operator state; a store that is still being opened is left to the next start.
@@ -23,9 +24,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::data_dir::DataDir;
+use crate::overrides;
 
-/// Of what a start found lost, told where the server says how it is; the log and the pages of the queues have all of it.
-const MOST_LOSSES: usize = 8;
 /// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -100,6 +100,9 @@ impl Keeping {
         let began = opened.as_ref().map_or(Began::Kept, Control::began);
         // It is made before the store is: a store without one has lost it.
         self.forgotten.store(began == Began::Lost || (began == Began::New && self.folder.store().is_dir()), Ordering::SeqCst);
+        if let Ok(control) = &opened {
+            overrides::put_in_force(&self.engine, control);
+        }
         self.control.send_replace(Some(opened));
         if self.is_forgotten() {
             tracing::error!("{FORGOTTEN}");
@@ -140,11 +143,6 @@ impl Keeping {
         if !recovered.missing_files.is_empty() {
             found.push(format!("files of the store are missing: {}", recovered.missing_files.join(", ")));
         }
-        let told = recovered.losses.len().min(MOST_LOSSES);
-        found.extend_from_slice(&recovered.losses[..told]);
-        if told < recovered.losses.len() {
-            found.push(format!("and {} more losses", recovered.losses.len() - told));
-        }
         let _found_once = self.found.set(found);
         for lane in self.opened_control().map(|control| control.paused()).unwrap_or_default() {
             store.pause(&LaneName { queue: lane.queue.into(), tenant: lane.tenant.into() }, true);
@@ -161,6 +159,12 @@ impl Keeping {
         let control = tokio::time::timeout(READING, opened.wait_for(Option::is_some)).await;
         let control = control.ok().and_then(Result::ok).and_then(|control| control.clone());
         control.unwrap_or_else(|| Err("operator state is still being read".into()))
+    }
+    /// Answers when operator state was read, or cannot be.
+    pub(crate) async fn is_read(&self) -> Result<(), String> {
+        let mut opened = self.control.subscribe();
+        let read = tokio::time::timeout(READING, opened.wait_for(Option::is_some)).await;
+        read.map(|_| ()).map_err(|_| "operator state is still being read".to_owned())
     }
     fn opened_control(&self) -> Option<Control> {
         self.control.borrow().clone()?.ok()
@@ -181,6 +185,12 @@ impl Keeping {
     /// Why the server is degraded, beyond the store's health; for anybody to read.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let mut reasons = self.found.get().cloned().unwrap_or_default();
+        if let Durable::Serving(store) = self.engine.store()
+            && store.losses() > 0
+        {
+            // Lanes have names of tenants, which are not for anybody.
+            reasons.push("acknowledged work was lost with damaged files: `losses` in /admin/v1/queues on the admin listener says what".to_owned());
+        }
         if self.is_forgotten() {
             reasons.push(FORGOTTEN.to_owned());
         } else if !self.remarks().is_empty() {

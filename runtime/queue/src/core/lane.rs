@@ -282,6 +282,10 @@ pub(crate) struct Lane {
     pub(crate) reserved: u64,
     /// Jobs that have not ended.
     pub(crate) unended: u64,
+    /// It counts among the lanes of its queue that have any.
+    pub(crate) is_busy: bool,
+    /// Numbers that were left out at the start, as some may have been given out to what never became durable.
+    pub(crate) left_out: std::ops::Range<u64>,
     /// Their content bytes.
     pub(crate) bytes: u64,
     pub(crate) running: u64,
@@ -337,6 +341,8 @@ impl Lane {
             promised: Promised::default(),
             reserved: 0,
             unended: 0,
+            is_busy: false,
+            left_out: 0..0,
             bytes: 0,
             running: 0,
             hidden: 0,

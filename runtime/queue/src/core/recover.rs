@@ -231,6 +231,9 @@ impl Core {
     fn mend(&mut self, header: &ExtentHeader, scan: &Scan<'_>) {
         let fillers = scan.fillers(header.serial).into_iter();
         self.mends.extend(fillers.map(|(offset, bytes)| Write { position: header.position, offset, bytes }));
+        // What it left behind the end must not be seen again.
+        let behind = scan.gaps.iter().filter(|gap| gap.torn && gap.offset >= scan.end);
+        self.mends.extend(behind.map(|gap| Write { position: header.position, offset: gap.offset, bytes: vec![0; gap.bytes] }));
     }
 
     fn recover_lane(&mut self, source: &dyn Source, number: u64, extents: LaneExtents, notebook: &mut Notebook) {

@@ -81,7 +81,7 @@ impl Core {
         let of = &self.lanes[lane];
         let (queue, tenant) = (&self.queues[&of.name.queue], &self.tenants[&of.name.tenant]);
         let own = (of.unended + of.promised.items, of.bytes + of.promised.bytes);
-        let lanes = queue.lanes.iter().filter(|index| self.lanes[**index].unended > 0).count().max(1) as u64;
+        let lanes = queue.busy.max(1);
         let checks = [
             (WhichLimit::QueueItems, limits.queue_items, queue.items, need.items, own.0),
             (WhichLimit::QueueBytes, limits.queue_bytes, queue.bytes, need.bytes, own.1),
@@ -200,6 +200,12 @@ impl Core {
         self.promised_extents = self.promised_extents + promised - before_promised;
         if let Some(tenant) = self.tenants.get_mut(&self.lanes[lane].name.tenant) {
             tenant.claimed = tenant.claimed + claim - before;
+        }
+        let is_busy = self.lanes[lane].unended > 0;
+        if std::mem::replace(&mut self.lanes[lane].is_busy, is_busy) != is_busy
+            && let Some(queue) = self.queues.get_mut(&self.lanes[lane].name.queue)
+        {
+            queue.busy = if is_busy { queue.busy + 1 } else { queue.busy - 1 };
         }
     }
 }

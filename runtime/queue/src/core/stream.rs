@@ -71,7 +71,7 @@ impl Open {
         let mut bytes = std::mem::take(&mut self.staged);
         let end = self.at + bytes.len();
         debug_assert_eq!(end, self.tail.offset());
-        bytes.resize((end + FRAGMENT_BYTES).next_multiple_of(PAGE_BYTES).min(EXTENT_BYTES) - self.at, 0);
+        bytes.resize(zeros_behind(end) - self.at, 0);
         self.begun = false;
         Some(Write { position: self.position, offset: self.at, bytes })
     }
@@ -83,6 +83,18 @@ impl Open {
         debug_assert_eq!(self.at + self.staged.len(), EXTENT_BYTES);
         Write { position: self.position, offset: self.at, bytes: self.staged }
     }
+}
+
+/// How far behind its end a write puts zeros.
+fn zeros_behind(end: usize) -> usize {
+    (end + FRAGMENT_BYTES).next_multiple_of(PAGE_BYTES).min(EXTENT_BYTES)
+}
+
+/// What stands behind the end of an extent that was found open, where the write that ended there has put zeros: something of a later
+/// one, that was not finished or is damaged. Where it ends.
+pub(crate) fn left_behind(content: &[u8], end: usize) -> Option<usize> {
+    let behind = content.get(end..zeros_behind(end).min(content.len()))?;
+    behind.iter().rposition(|byte| *byte != 0).map(|last| end + last + 1)
 }
 
 /// How many more extents so many bytes of records need at most, behind an open one with so much room.

@@ -16,8 +16,8 @@ use crate::job::{JobId, JobState};
 use crate::record::{ItemRecord, Stream};
 use crate::store::StoreError;
 
-/// Remarks kept in memory.
-const MOST_REMARKS: usize = 100;
+/// Losses told, kept in memory.
+const MOST_LOSSES: usize = 100;
 /// Lanes whose read items are kept in memory.
 const MOST_LOADED: usize = 64;
 /// What those are told whose item cannot be read any more.
@@ -75,7 +75,8 @@ impl Core {
             return Ok(Step::Read(plan));
         }
         let mut taken = Vec::new();
-        while taken.len() < from.most {
+        let most = from.most.min(self.places_for_letters(lane));
+        while taken.len() < most {
             let Some(sequence) = self.candidate(lane) else { break };
             match self.look(lane, sequence, milliseconds(from.lease)) {
                 Ok(Look::Taken(item)) => taken.push(item),
@@ -101,6 +102,16 @@ impl Core {
         }
         let most = self.queues[&of.name.queue].letters_most;
         (of.letters.len() as u64 >= most.max(1)).then_some(Waits::DeadLetters)
+    }
+
+    /// How many more may be at work so that, if all of them die, the lane's letters stay within their limit.
+    fn places_for_letters(&self, lane: usize) -> usize {
+        let of = &self.lanes[lane];
+        match self.queues[&of.name.queue].letters_most {
+            // None are kept.
+            0 => usize::MAX,
+            most => usize::try_from(most.saturating_sub(of.letters.len() as u64 + of.running)).unwrap_or(usize::MAX),
+        }
     }
 
     pub(crate) fn plan_unread(&self, lane: usize) -> Option<Plan> {
@@ -288,9 +299,9 @@ impl Core {
             Box::new(Traits { appended_at: 0, expires_at: None, order: None, keys: Vec::new(), unique: None, bytes: average })
         });
         let outcome = Some(Bytes::from_static(DAMAGED.as_bytes()));
-        if self.recovered.remarks.len() < MOST_REMARKS {
+        if self.recovered.losses.len() < MOST_LOSSES {
             let id = self.id(lane, sequence);
-            self.recovered.remarks.push(format!("the stored copy of {id} cannot be read: it ended as dead"));
+            self.recovered.losses.push(format!("the stored copy of {id} cannot be read: it ended as dead"));
         }
         let ending = Ending { outcome, frees_keys: false, ..Ending::unexecuted(JobState::Dead) };
         self.end(lane, sequence, &traits, ending)

@@ -8,7 +8,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -191,6 +191,9 @@ struct RealFile {
 }
 
 impl DiskFile for RealFile {
+    fn is_there(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

@@ -292,6 +292,11 @@ struct SimulatedFile {
 }
 
 impl DiskFile for SimulatedFile {
+    fn is_there(&self) -> io::Result<bool> {
+        let state = self.disk.lock();
+        Ok(state.stopped || state.names.values().any(|file| *file == self.file))
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         let mut state = self.disk.lock();
         state.call(CallKind::Length)?;

@@ -111,6 +111,10 @@ impl Store {
             recovered: core.recovered.clone(),
         }
     }
+    /// How many findings of lost work there are: see [`crate::Recovered::losses`].
+    pub fn losses(&self) -> usize {
+        self.shared().core().recovered.losses.len()
+    }
     /// Tenants that have a lane in a queue, and how many items wait in each. Costs little: asked for whenever there may be work.
     pub fn waiting(&self, queue: &str) -> Vec<(Arc<str>, u64)> {
         let core = self.shared().core();

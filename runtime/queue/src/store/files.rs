@@ -205,6 +205,14 @@ impl Files {
         if made.is_empty() { result.map(|()| made) } else { Ok(made) }
     }
 
+    /// A file in use that was removed by somebody else.
+    pub(crate) fn removed(&self) -> Option<String> {
+        let open: Vec<(u32, Arc<dyn DiskFile>)> = self.read_open().iter().map(|(number, file)| (*number, file.file.clone())).collect();
+        // Only what the system says for sure counts.
+        let gone = open.into_iter().find(|(_, file)| file.is_there().is_ok_and(|is_there| !is_there));
+        gone.map(|(number, _)| file_name(number))
+    }
+
     /// Whether a file that should be there is missing.
     pub(crate) fn is_incomplete(&self) -> bool {
         let open = self.read_open();

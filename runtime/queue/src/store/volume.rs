@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::store::StoreError;
 use crate::store::shared::Shared;
 
 /// How often free space is looked at.
@@ -19,6 +20,14 @@ pub(crate) fn look(shared: &Shared, number: u64) {
         shared.core().judge_health(free, shared.disk_reserve);
     }
     if !number.is_multiple_of(GROW_EVERY) {
+        return;
+    }
+    if let Some(name) = shared.files.removed() {
+        // What would be acknowledged from now on would be gone with the process.
+        let detail = format!("{name} was removed while the store was open");
+        shared.core().poison(detail.clone());
+        shared.end(&StoreError::Failed(detail));
+        shared.wake_writer();
         return;
     }
     crate::store::catalog::flush(shared);

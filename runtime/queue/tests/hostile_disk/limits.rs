@@ -106,3 +106,35 @@ fn d4_an_idle_tenant_pins_nothing() {
     let used = rig.store.status().disk_used;
     assert!(used <= limits.tenant_disk + 3 * EXTENT, "{used}");
 }
+
+#[test]
+fn promise_1_dead_letters_never_pass_their_limit_whoever_is_at_work() {
+    let rig = Rig::new(1, 4 * FILE);
+    let name = lane("bookings", "anna");
+    rig.store.set_dead_letters("bookings", 5, Duration::from_secs(3600));
+    for number in 0..30 {
+        rig.append(&name, plain(content(number, 100)), &UNLIMITED).expect("there is room");
+    }
+    let mut died = 0;
+    loop {
+        // Four workers, and all of them fail.
+        let at_work: Vec<_> = (0..4).flat_map(|_| rig.take(&name, 1)).collect();
+        if at_work.is_empty() {
+            break;
+        }
+        for item in at_work {
+            // One in three is done after all: its place is free again.
+            let state = if died % 3 == 1 { JobState::Succeeded } else { JobState::Dead };
+            wait(rig.store.finish(item.lease, end(state, None))).expect("it ends");
+            died += 1;
+            assert!(rig.store.lanes(None)[0].dead <= 5, "{}", rig.store.lanes(None)[0].dead);
+        }
+    }
+    let status = rig.store.lanes(None).remove(0);
+    assert_eq!((status.dead, status.running, status.waits), (5, 0, spillgate_queue::Waits::DeadLetters));
+    assert_eq!(rig.take(&name, 16).len(), 0);
+    // Where they were dealt with, as many may be at work as there are places.
+    assert!(wait(rig.store.purge(&name, true)).is_ok());
+    (0..9).for_each(|number| drop(rig.append(&name, plain(content(number, 100)), &UNLIMITED).expect("there is room")));
+    assert_eq!(rig.take(&name, 16).len(), 5);
+}

@@ -6,6 +6,7 @@ mod rig;
 mod damage;
 mod every_call;
 mod limits;
+mod removed;
 mod room;
 mod time;
 mod zeroed;

@@ -256,3 +256,64 @@ fn a_stray_file_with_a_high_number_is_not_a_list_of_all_before_it() {
     assert!(recovered.missing_files.len() < 20 && recovered.losses.is_empty(), "{recovered:?}");
     assert_eq!(drain(&rig, &q()).iter().filter(|(_, interrupted)| !interrupted).count(), 300);
 }
+
+#[test]
+fn promise_2_what_was_started_and_whose_item_is_gone_ends_as_unknown() {
+    let rig = Rig::new(5, LIMIT);
+    let mut jobs: Vec<JobId> =
+        (0..40).map(|number| rig.append(&q(), plain(content(number, 4_000)), &UNLIMITED).expect("there is room")).collect();
+    for item in rig.take(&q(), 2) {
+        wait(rig.store.start(&item.lease)).expect("it starts");
+    }
+    rig.store.close();
+    let stopped = Stopped { disk: rig.disk.kill(), clock: Arc::clone(&rig.clock), ended: Vec::new(), waiting: Vec::new() };
+    let rig = stopped.open(stopped.zeroed(&stopped.extents(&q(), 0)[0], EXTENT));
+    crate::eventually("it is said", || rig.store.job(jobs[0]).is_some_and(|job| job.state == JobState::Unknown));
+    let state = |job: JobId| rig.store.job(job).map(|job| job.state);
+    assert_eq!((state(jobs[1]), state(jobs[2])), (Some(JobState::Unknown), Some(JobState::Dead)));
+    let taken = drain(&rig, &q());
+    assert!(taken.len() > 20 && taken.iter().all(|(_, interrupted)| !interrupted), "{taken:?}");
+    jobs.retain(|job| state(*job) == Some(JobState::Succeeded));
+    assert_eq!(jobs.len(), taken.len(), "each in exactly one state (promise 2)");
+}
+
+#[test]
+fn a_number_is_not_given_out_again_where_the_last_record_cannot_be_read() {
+    let rig = Rig::new(5, LIMIT);
+    let jobs: Vec<JobId> = (0..5).map(|number| rig.append(&q(), plain(content(number, 700)), &UNLIMITED).expect("there is room")).collect();
+    rig.store.close();
+    let disk = rig.disk.kill();
+    let file = disk.content("extents-0000").expect("it is there");
+    let last = content(4, 700);
+    let at = file.windows(last.len()).position(|bytes| bytes == last).expect("it was written");
+    for (offset, bit) in [(at + 300, 3), (at - 21 - 10, 1), (at - 21 - 10 + 2, 4), (at - 21 - 10 + 4, 7), (at - 21 - 10 + 5, 1)] {
+        let disk = disk.copy(1);
+        disk.flip("extents-0000", offset as u64, bit);
+        let rig = Rig::open(disk, Arc::clone(&rig.clock), LIMIT).expect("it opens");
+        let recovered = rig.store.status().recovered;
+        assert!(recovered.cut_records > 0, "bit {bit} at {offset}: {recovered:?}");
+        let new = rig.append(&q(), plain(content(1, 10)), &UNLIMITED).expect("there is room");
+        assert!(!jobs.contains(&new), "bit {bit} at {offset}: {new} was given out before");
+    }
+}
+
+#[test]
+fn a_footer_that_cannot_be_read_costs_nothing_and_verify_tells_it() {
+    let stopped = stopped(5);
+    for stream in [0, 1] {
+        for (file, at) in stopped.extents(&q(), stream) {
+            let bytes = stopped.disk.content(&file).expect("it is there");
+            if bytes[at + EXTENT - 8..at + EXTENT - 4] != *b"spft" {
+                continue;
+            }
+            for offset in [EXTENT - 1, EXTENT - 6, EXTENT - 30, EXTENT - 40] {
+                let disk = stopped.disk.copy(1);
+                disk.flip(&file, (at + offset) as u64, 2);
+                let faults = faults(&disk);
+                assert!(faults.iter().any(|fault| fault.contains("footer")), "{offset} of {file} {at}: {faults:?}");
+                let rig = stopped.open(disk);
+                assert_eq!(drain(&rig, &q()).len(), 295, "{offset} of {file} {at}");
+            }
+        }
+    }
+}

@@ -217,9 +217,15 @@ impl Book {
         entry.end = Some(Ended { kept_until: now + milliseconds(keep), keys_until, outcome, freed, letter });
     }
 
+    /// How many more may be at work and all die.
+    pub(crate) fn places_for_letters(&self, lane: usize) -> usize {
+        let running = self.unended(lane).filter(|(_, entry)| entry.state == JobState::Running).count();
+        usize::try_from(self.most_letters).expect("few").saturating_sub(self.letters(lane).len() + running)
+    }
+
     /// What a lane may hand out now, in order.
     pub(crate) fn eligible(&self, lane: usize) -> Vec<JobId> {
-        if self.lanes[lane].paused || self.letters(lane).len() as u64 >= self.most_letters {
+        if self.lanes[lane].paused || self.places_for_letters(lane) == 0 {
             return Vec::new();
         }
         let mut orders = Vec::new();

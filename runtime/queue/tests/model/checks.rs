@@ -176,7 +176,8 @@ impl World {
             }
             Take::Items(items) => items,
         };
-        assert!(!items.is_empty() && items.len() <= most, "{} of {most}", items.len());
+        let most = most.min(self.book.places_for_letters(lane));
+        assert!(!items.is_empty() && items.len() <= most, "{} of {most} (dead letters stay within their limit)", items.len());
         let ids: Vec<JobId> = items.iter().map(|item| item.lease.job()).collect();
         let vague = |id: &JobId| self.book.jobs.get(id).is_some_and(|entry| entry.pause_vague || entry.vague);
         let in_order: Vec<JobId> = eligible.iter().filter(|id| !vague(id) || ids.contains(id)).take(ids.len()).copied().collect();

@@ -13,7 +13,7 @@ use crate::core::recover::journal::Facts;
 use crate::core::recover::lost::{Chain, Doubt};
 use crate::core::recover::{Notebook, Source};
 use crate::core::room::record_bytes;
-use crate::core::stream::Open;
+use crate::core::stream::{Open, Write, left_behind};
 use crate::core::write::place;
 use crate::format::{
     CatalogEntry, EXTENT_BYTES, FRAGMENT_BYTES, Kind, MOST_ITEM_HEAD_BYTES, TRAILER_BYTES, Tail, decode_footer, decode_item,
@@ -32,6 +32,8 @@ struct Contents {
     tail: Option<Tail>,
     /// It was never sealed: its last record may not be whole.
     is_open: bool,
+    /// Something at its end was not wholly written, or cannot be read.
+    is_cut: bool,
     /// Items that stood in the middle of it and cannot be read: first and last of each stretch.
     holes: Vec<(u64, u64)>,
 }
@@ -54,7 +56,7 @@ impl Core {
         let newest_gone = of_stream(Stream::Items).map(|(_, entry)| entry.serial).max().unwrap_or(0);
         // What stands before something that was durable was durable.
         let first_in_doubt = in_doubt(source, &items).max(items.partition_point(|header| header.serial < newest_gone));
-        let mut doubtful = Vec::new();
+        let (mut doubtful, mut is_cut) = (Vec::new(), false);
         for (index, header) in items.iter().enumerate() {
             let is_newest = index + 1 == items.len();
             chain.found(header.serial, header.first);
@@ -81,6 +83,7 @@ impl Core {
             if contents.is_open && source.is_cut(header.position) {
                 chain.lost(header.serial, extent.end());
             }
+            is_cut = is_newest && contents.is_cut;
             extent.earliest_expiry = contents.footer.earliest_expiry.unwrap_or(u64::MAX);
             let of = &mut self.lanes[lane];
             of.next_sequence = of.next_sequence.max(extent.end());
@@ -90,11 +93,11 @@ impl Core {
         for item in doubtful {
             self.cut_if_torn(source, lane, &item, notebook);
         }
-        self.note_doubt(lane, chain, kept_lost, facts, notebook);
+        self.note_doubt(lane, chain, (kept_lost, is_cut), facts, notebook);
     }
 
     /// What the lane may have lost; what it says of each is found out when all lanes are known.
-    fn note_doubt(&mut self, lane: usize, chain: Chain, kept: u64, mut facts: Facts, notebook: &mut Notebook) {
+    fn note_doubt(&mut self, lane: usize, chain: Chain, (kept, is_cut): (u64, bool), mut facts: Facts, notebook: &mut Notebook) {
         let (ranges, tail) = chain.gaps();
         let of = &self.lanes[lane];
         let counts = ranges.into_iter().map(|range| (range, of.count_lost(range, &facts)));
@@ -105,14 +108,14 @@ impl Core {
         let ranges = ranges.into_iter().map(|(range, _)| range).collect();
         self.end_lost_jobs(lane, &mut facts);
         let Facts { journal_lost: journal, highest, .. } = facts;
-        notebook.doubts.push(Doubt { lane, journal, highest, ranges, count, tail, kept });
+        notebook.doubts.push(Doubt { lane, journal, highest, ranges, count, tail, kept, is_cut });
     }
 
     /// Reads what an extent holds, from its footer if it has one.
     fn contents(&mut self, source: &dyn Source, header: &ExtentHeader, is_newest: bool, notebook: &mut Notebook) -> Option<Contents> {
         // Few and small as kept extents are, they are read whole: a copy that was not finished must not stand for its item.
         if let Some(footer) = read_footer(source, header).filter(|_| header.stream == Stream::Items) {
-            return Some(Contents { footer, tail: None, is_open: false, holes: Vec::new() });
+            return Some(Contents { footer, tail: None, is_open: false, is_cut: false, holes: Vec::new() });
         }
         let Ok(content) = source.read_extent(header.position) else {
             notebook.remark(format!("extent {} cannot be read", header.position));
@@ -125,6 +128,12 @@ impl Core {
         for gap in &scan.gaps {
             notebook.report.cut_bytes += gap.bytes as u64;
             notebook.report.cut_records += 1;
+        }
+        let left = left_behind(&content, scan.end).filter(|_| scan.footer.is_none() && scan.gaps.iter().all(|gap| gap.offset < scan.end));
+        if let Some(until) = left {
+            (notebook.report.cut_bytes, notebook.report.cut_records) =
+                (notebook.report.cut_bytes + (until - scan.end) as u64, notebook.report.cut_records + 1);
+            self.mends.push(Write { position: header.position, offset: scan.end, bytes: vec![0; until - scan.end] });
         }
         let mut items: Vec<FooterItem> = Vec::new();
         let mut holes = Vec::new();
@@ -154,7 +163,7 @@ impl Core {
         }
         let footer = Footer { end: 0, earliest_expiry, items };
         let tail = if is_newest { Tail::resume(header, &scan) } else { None };
-        Some(Contents { footer, tail, is_open: true, holes })
+        Some(Contents { footer, tail, is_open: true, is_cut: left.is_some() || !scan.gaps.is_empty(), holes })
     }
 
     /// Items that the footer of an extent in doubt names and that are not there.

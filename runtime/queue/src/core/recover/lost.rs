@@ -51,6 +51,8 @@ pub(super) struct Doubt {
     pub(super) tail: Option<u64>,
     /// Copies of items that were set aside.
     pub(super) kept: u64,
+    /// What was written last was not finished; or it was, and is damaged: nobody can tell.
+    pub(super) is_cut: bool,
 }
 
 impl Known {
@@ -190,6 +192,10 @@ impl Core {
             of.next_sequence = of.next_sequence.saturating_add(NUMBER_JUMP);
             of.durable_next = of.next_sequence;
             ranges.push((first, of.next_sequence - 1));
+        } else if doubt.is_cut {
+            of.left_out = of.next_sequence..of.next_sequence + MOST_RECORDS;
+            of.next_sequence = of.left_out.end;
+            of.durable_next = of.next_sequence;
         }
         let mut suspect_below = 0;
         if journal > 0 && of.unended > 0 {
