@@ -8,6 +8,7 @@ pub(crate) mod catalog;
 mod cleaner;
 mod deciding;
 mod files;
+mod head;
 mod shared;
 pub mod testing;
 mod volume;
@@ -28,7 +29,7 @@ use crate::job::{Job, JobId};
 use crate::limits::{Full, Need, QueueLimits, Room, WhichLimit};
 use crate::status::{Health, LaneName};
 use crate::store::files::Files;
-pub(crate) use crate::store::files::{missing_names, missing_numbers, wanted_under};
+pub(crate) use crate::store::head::{missing_names, missing_numbers, wanted_under};
 use crate::store::shared::{Shared, ring};
 use crate::store::writer::Writer;
 

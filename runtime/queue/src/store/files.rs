@@ -4,7 +4,6 @@
 //! volume has no space for all of them the store starts with what there is, and the rest is made later.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,21 +13,17 @@ use crate::core::lookup::ReadExtent;
 use crate::core::recover::{Known, Source};
 use crate::core::stream::Write;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{
-    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, SECTOR_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
-    head_file_bytes,
-};
+use crate::format::{EXTENT_BYTES, HEAD_NAME, SECTOR_BYTES, StoreHead, file_name, file_number, head_file_bytes};
 use crate::status::Recovered;
 use crate::store::StoreError;
 use crate::store::catalog::{Catalog, Entries, write_entries, write_mark};
+use crate::store::head::{head, missing_names, missing_numbers, wanted_under};
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// Is there after a sync failed, until the next start: the system may show what is not on the disk.
 const FAILED_NAME: &str = "failed";
-/// Of missing files.
-const MOST_NAMES: usize = 16;
 /// Files synced at the same time.
 const MOST_TOGETHER: usize = 8;
 /// How often a read is tried.
@@ -54,7 +49,7 @@ pub(crate) struct Files {
     catalog: RwLock<Catalog>,
 }
 
-fn unusable(what: &str, error: &io::Error) -> StoreError {
+pub(crate) fn unusable(what: &str, error: &io::Error) -> StoreError {
     StoreError::Unusable(format!("{what}: {error}"))
 }
 
@@ -336,36 +331,6 @@ impl Files {
     }
 }
 
-/// Bytes that a file should have under a limit.
-pub(crate) fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u64 {
-    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(head_file_bytes(disk_limit));
-    let left = disk_limit.saturating_sub(before).min(head.file_bytes);
-    left - left % EXTENT
-}
-
-/// Files that should be there: all before the last one, and behind it those in which something stood.
-pub(crate) fn missing_numbers(numbers: &[u32], head: &StoreHead, catalog: &Catalog) -> Vec<u32> {
-    let there: std::collections::BTreeSet<u32> = numbers.iter().copied().collect();
-    let last = there.last().copied().unwrap_or(0);
-    let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-    let behind = (last + 1..catalog.len().div_ceil(per_file.max(1))).filter(|number| wanted_under(head, head.disk_limit, *number) > 0);
-    let held = |number: &u32| {
-        let first = number.saturating_mul(per_file);
-        (first..first.saturating_add(per_file)).any(|position| matches!(catalog.of(position), Known::Use(_)))
-    };
-    let before = (0..last).filter(|number| !there.contains(number));
-    before.chain(behind.filter(held)).collect()
-}
-
-/// Their names; of many, some, and how many more there are.
-pub(crate) fn missing_names(numbers: &[u32]) -> Vec<String> {
-    let mut names: Vec<String> = numbers.iter().take(MOST_NAMES).copied().map(file_name).collect();
-    if numbers.len() > MOST_NAMES {
-        names.push(format!("and {} more", numbers.len() - MOST_NAMES));
-    }
-    names
-}
-
 /// Whether an error says that the volume has no space.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -399,63 +364,6 @@ fn sync_together(files: &[Arc<dyn DiskFile>]) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) enum WriteError {
     Write(io::Error),
-}
-
-/// Reads the head, or makes it: of a new store, or from what the extents say.
-fn head(
-    disk: &dyn Disk,
-    disk_limit: u64,
-    is_there: bool,
-    files: &BTreeMap<u32, Arc<dyn DiskFile>>,
-    report: &mut Recovered,
-) -> Result<StoreHead, StoreError> {
-    if is_there {
-        let mut bytes = vec![0; HEAD_BYTES];
-        let read = disk.open(HEAD_NAME).and_then(|file| file.read_at(&mut bytes, 0));
-        match read.map(|()| StoreHead::decode(&bytes)) {
-            Ok(Ok(head)) => return Ok(head),
-            // Whatever it is, this program would only damage it.
-            Ok(Err(fault @ Fault::Version(_))) => return Err(StoreError::Unusable(format!("the store cannot be used: {fault}"))),
-            Ok(Err(fault)) if !files.is_empty() => report.remarks.push(format!("the file head cannot be used: {fault}; it was made again")),
-            Err(error) if !files.is_empty() => report.remarks.push(format!("the file head cannot be read: {error}; it was made again")),
-            _ => {}
-        }
-    } else if !files.is_empty() {
-        report.remarks.push("the file head was missing; it was made again".to_owned());
-    }
-    let known = files.values().find_map(|file| first_store(file.as_ref()));
-    let longest = files.values().filter_map(|file| file.bytes().ok()).max();
-    let bytes = longest.map_or(file_bytes(disk_limit), |longest| file_bytes(longest.saturating_mul(32)));
-    let store = known.unwrap_or_else(|| RandomState::new().hash_one(disk_limit) | 1);
-    // Of a head that is lost nobody knows how long the files were.
-    let head = StoreHead { store, file_bytes: bytes, disk_limit: if files.is_empty() { disk_limit } else { 0 }, next_serial: 0 };
-    if is_there {
-        disk.remove(HEAD_NAME).map_err(|error| unusable("the file head cannot be replaced", &error))?;
-    }
-    let made = disk.create(HEAD_NAME, head_file_bytes(disk_limit)).and_then(|file| {
-        file.write_at(&head.encode(), 0)?;
-        file.sync()?;
-        disk.sync_folder()
-    });
-    match made {
-        Ok(()) => Ok(head),
-        // What it says can be found again, so a full volume need not stop anybody.
-        Err(error) if is_full(&error) => {
-            report.remarks.push(format!("the file head could not be made: {error}"));
-            Ok(head)
-        }
-        Err(error) => Err(unusable("the file head cannot be made", &error)),
-    }
-}
-
-/// The store that the first readable extent of a file belongs to.
-fn first_store(file: &dyn DiskFile) -> Option<u64> {
-    let extents = file.bytes().ok()? / EXTENT;
-    let mut sector = [0; HEADER_BYTES];
-    (0..extents).find_map(|index| {
-        file.read_at(&mut sector, index * EXTENT).ok()?;
-        decode_header(&sector).ok().map(|header| header.store)
-    })
 }
 
 impl ReadExtent for Files {

@@ -135,6 +135,8 @@ fn promise_1_dead_letters_never_pass_their_limit_whoever_is_at_work() {
     assert_eq!(rig.take(&name, 16).len(), 0);
     // Where they were dealt with, as many may be at work as there are places.
     assert!(wait(rig.store.purge(&name, true)).is_ok());
-    (0..9).for_each(|number| drop(rig.append(&name, plain(content(number, 100)), &UNLIMITED).expect("there is room")));
+    for number in 0..9 {
+        rig.append(&name, plain(content(number, 100)), &UNLIMITED).expect("there is room");
+    }
     assert_eq!(rig.take(&name, 16).len(), 5);
 }
