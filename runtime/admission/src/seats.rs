@@ -103,7 +103,10 @@ impl FairSeats {
     /// A call wants a seat. After [`Asked::Wait`], ask [`FairSeats::next`].
     pub fn ask(&mut self, asking: &Asking<'_>, now: Duration) -> Asked {
         self.look(now);
-        let place = self.tenants.place(asking.tenant, asking.share);
+        let (place, changed) = self.tenants.place(asking.tenant, asking.share);
+        if changed {
+            self.refile(place);
+        }
         if self.is_free(asking, self.tenants.find(asking.tenant)) {
             return Asked::Seat(self.seat(place, asking.class, asking.estimate, now));
         }

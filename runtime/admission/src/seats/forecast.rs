@@ -14,6 +14,8 @@ use super::tenants::Tenant;
 
 /// Nobody is told to wait for longer.
 const LONGEST: f64 = 3_600.0;
+/// Nobody is told to come back sooner (seconds).
+const SHORTEST: f64 = 0.001;
 /// Seats that were due so many times over did not come back: time since the last one counts.
 const STALLED: f64 = 2.0;
 
@@ -116,7 +118,7 @@ impl FairSeats {
         let hold = self.seated.hold(speed).as_secs_f64();
         let expected = if rate > 0.0 { (1.0 / rate).min(hold) } else { hold };
         let since = now.saturating_sub(freed).as_secs_f64();
-        duration(if since > STALLED * hold { expected.max(since) } else { expected })
+        duration(if since > STALLED * hold { expected.max(since) } else { expected }.max(SHORTEST))
     }
 }
 

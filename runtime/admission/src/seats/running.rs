@@ -35,7 +35,7 @@ pub(super) struct Seated {
     of_control: u32,
     /// Mean hold time by speed.
     hold: [Option<Duration>; 2],
-    /// When a seat last came back, by speed.
+    /// When a seat was last known to be free, by speed: it came back, or was given away.
     pub(super) freed: [Duration; 2],
 }
 
@@ -52,7 +52,9 @@ impl Seated {
         }
     }
     pub(super) fn add(&mut self, running: Running) -> Held {
-        self.held[usize::from(running.slow)] += 1;
+        let speed = usize::from(running.slow);
+        self.held[speed] += 1;
+        self.freed[speed] = running.granted;
         self.of_control += u32::from(running.class == Class::Control);
         let place = self.free.pop().unwrap_or(self.places.len());
         if place == self.places.len() {

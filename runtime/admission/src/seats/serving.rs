@@ -46,7 +46,6 @@ impl FairSeats {
             let taken = self.take_from(&key, room, now);
             if let Some((ticket, waiting)) = taken {
                 let held = self.seat(key.tenant, key.class, waiting.estimate, now);
-                self.refile(key.tenant);
                 return Some(Next::Grant { ticket, held });
             }
             self.refile(key.tenant);
@@ -111,10 +110,12 @@ impl FairSeats {
         tenant.held += 1;
         let queue = tenant.queue(class);
         queue.held += 1;
-        let start = queue.finish.max(*clock);
-        *clock = start;
+        // One that waited keeps its claim, were its tag set back behind the clock.
+        let start = if queue.filed.is_some() { queue.finish } else { queue.finish.max(*clock) };
+        *clock = start.max(*clock);
         queue.finish = start + virtual_time(charged, weight);
         self.floors.used(class, charged);
+        self.refile(place);
         let usual = estimate.map(|estimate| estimate.usual);
         let (granted, began, counted) = (now, now, now);
         self.seated.add(Running { tenant: place, class, slow, granted, charged, weight, usual, began, counted, connecting: false })
@@ -148,13 +149,9 @@ impl FairSeats {
         let slow = is_slow(asking.estimate);
         let ticket = Ticket { number: self.next_number, tenant: place, class: asking.class, slow };
         self.next_number += 1;
-        let clock = self.clocks[asking.class as usize];
         let tenant = self.tenants.get(place);
         tenant.waiting += 1;
         let queue = tenant.queue(asking.class);
-        if queue.speeds() == [false, false] {
-            queue.finish = queue.finish.max(clock);
-        }
         let line = &mut queue.lines[usize::from(slow)];
         if line.calls.is_empty() {
             line.standing.first_joins(now);
@@ -169,7 +166,6 @@ impl FairSeats {
     /// Brings a tenant's places in the order up to date: after every change of what it holds, what waits, or what it may.
     pub(super) fn refile(&mut self, place: usize) {
         for class in Class::ALL {
-            let clock = self.clocks[class as usize];
             let tenant = self.tenants.get(place);
             let (may, is_reserved) = (tenant.may_hold_more(), tenant.held < tenant.share.reserved);
             let weight = tenant.share.weight.max(1);
@@ -186,8 +182,9 @@ impl FairSeats {
             let before = queue.filed.take();
             if waits && may {
                 if before.is_none() {
-                    // It could have no seat until now, so it has saved up no claim.
-                    queue.finish = queue.finish.max(clock);
+                    // It wanted no seat until now, or could have none: it has saved up no claim.
+                    let clock = self.clocks[class as usize];
+                    queue.finish = queue.finish.max(self.order.least(class).map_or(clock, |least| least.min(clock)));
                 }
                 let rank = match class {
                     Class::Control => Rank::Control,

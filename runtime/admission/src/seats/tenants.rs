@@ -110,11 +110,11 @@ pub(super) struct Tenants {
 const FEW: usize = 256;
 
 impl Tenants {
-    /// Its place, with its share brought up to date.
-    pub(super) fn place(&mut self, name: &Arc<str>, share: Share) -> usize {
+    /// Its place, with its share brought up to date; and whether that is another one than before.
+    pub(super) fn place(&mut self, name: &Arc<str>, share: Share) -> (usize, bool) {
         if let Some(place) = self.by_name.get(name) {
-            self.all[*place].share = share;
-            return *place;
+            let before = std::mem::replace(&mut self.all[*place].share, share);
+            return (*place, before != share);
         }
         if self.by_name.len() >= self.sweep_at.max(FEW) {
             self.sweep();
@@ -131,7 +131,7 @@ impl Tenants {
             }
         };
         self.by_name.insert(name.clone(), place);
-        place
+        (place, false)
     }
     fn sweep(&mut self) {
         let (all, free) = (&self.all, &mut self.free);

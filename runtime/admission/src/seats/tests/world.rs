@@ -115,8 +115,8 @@ enum Place {
     Seat { held: Held, since: Duration },
 }
 
-/// How many times slower than usual the database is at a moment, with so many statements at work.
-type Slowness = Box<dyn Fn(Duration, u32) -> f64>;
+/// How many times slower than usual the database is for callers of a kind at a moment, with so many statements at work.
+type Slowness = Box<dyn Fn(usize, Duration, u32) -> f64>;
 
 pub(super) struct World {
     pub(super) seats: FairSeats,
@@ -139,15 +139,18 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(pool: Pool, kinds: Vec<Callers>) -> Self {
-        let names = |callers: &Callers| (0..callers.tenants).map(|number| format!("{}-{number}", callers.tenant).into()).collect();
+        let of = |kind: usize, callers: &Callers| {
+            (0..callers.tenants).map(|number| format!("{}-{kind}-{number}", callers.tenant).into()).collect()
+        };
+        let names = kinds.iter().enumerate().map(|(kind, callers)| of(kind, callers)).collect();
         let mut world = World {
             seats: FairSeats::new(pool),
             told: kinds.iter().map(|_| Told::default()).collect(),
             samples: Vec::new(),
             pool,
-            names: kinds.iter().map(names).collect(),
+            names,
             times: kinds.iter().map(|_| HoldTimes::default()).collect(),
-            slowness: Box::new(|_, _| 1.0),
+            slowness: Box::new(|_, _, _| 1.0),
             kinds,
             events: BinaryHeap::new(),
             planned: HashMap::new(),
@@ -169,7 +172,7 @@ impl World {
         }
         world
     }
-    pub(super) fn slowed(mut self, slowness: impl Fn(Duration, u32) -> f64 + 'static) -> Self {
+    pub(super) fn slowed(mut self, slowness: impl Fn(usize, Duration, u32) -> f64 + 'static) -> Self {
         self.slowness = Box::new(slowness);
         self
     }
@@ -228,8 +231,8 @@ impl World {
     }
     fn attempt(&mut self, kind: usize, tenant: usize, attempt: u32) {
         let callers = &self.kinds[kind];
-        let class = if attempt > 1 { callers.class.lower() } else { callers.class };
-        let (share, deadline, estimate) = (callers.share, self.now + callers.deadline, self.times[kind].estimate());
+        // To us each attempt of a caller is a first one.
+        let (class, share, deadline, estimate) = (callers.class, callers.share, self.now + callers.deadline, self.times[kind].estimate());
         let asking = Asking { tenant: &self.names[kind][tenant], share, class, estimate, deadline };
         self.told[kind].attempts += 1;
         let asked = self.seats.ask(&asking, self.now);
@@ -256,7 +259,7 @@ impl World {
     fn begin(&mut self, call: u64, kind: usize) {
         let (hold, varies) = (self.kinds[kind].hold, self.kinds[kind].varies);
         let factor = if varies { 0.5 + self.random() } else { 1.0 };
-        let slowness = (self.slowness)(self.now, self.seats.in_use());
+        let slowness = (self.slowness)(kind, self.now, self.seats.in_use());
         self.plan(self.now + hold.mul_f64(factor * slowness), Event::Done(call));
     }
     /// A task that failed is tried again, or given up; a caller with one task at a time goes on.
