@@ -5,11 +5,11 @@ use anyhow::{Result, bail, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillgate_test_support::client::get;
 use crate::load::{self, Load, Round};
 use crate::process::{Server, fetch};
 use crate::product::KEY;
 use crate::report::{Comparison, Ratios, Side};
+use spillgate_test_support::client::get;
 
 /// How long and how often.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! One figure of the durable queue: its value, the same work done by hand in the same run, and what is asked of it.
+//! One figure: its value, the same work done by hand in the same run, and what is asked of it.
 //!
 //! Nothing is judged here: the asked figure stands beside the measured one.
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What was measured and what is asked.
 #[derive(Serialize)]
 pub(crate) struct Figure {
-    /// Which part of the queue's measurements.
+    /// Which part of the measurements.
     pub(crate) part: &'static str,
     /// What was done.
     pub(crate) case: String,

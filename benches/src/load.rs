@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use spillgate_test_support::client::Client;
 use crate::histogram::Histogram;
 use crate::process::{Server, own_cpu};
+use spillgate_test_support::client::Client;
 
 /// What a round sends.
 #[derive(Clone)]

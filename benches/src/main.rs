@@ -28,6 +28,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use duel::Pace;
 use report::Report;
 use scenario::Settings;
+use scenario::isolation;
 use scenario::queue::{Depth, Part, Sizes};
 
 #[derive(Parser)]
@@ -112,6 +113,18 @@ enum Scenario {
     QueueLimit,
     /// A direct flow beside a queue that refuses.
     QueueBeside,
+    /// Every part of the isolation between tenants.
+    Isolation,
+    /// A tenant beside another's agents on a slow statement.
+    IsolationPileUp,
+    /// Ten times the load that can be served.
+    IsolationOverload,
+    /// Callers that retry in layers while a database is slow, and after.
+    IsolationStorm,
+    /// A hundred tenants that flood.
+    IsolationFairness,
+    /// What the gate costs when nothing is going on.
+    IsolationGate,
 }
 
 impl Scenario {
@@ -125,6 +138,15 @@ impl Scenario {
             Part::Drain => Scenario::QueueDrain,
             Part::Limit => Scenario::QueueLimit,
             Part::Beside => Scenario::QueueBeside,
+        }
+    }
+    fn of_isolation(part: isolation::Part) -> Self {
+        match part {
+            isolation::Part::PileUp => Scenario::IsolationPileUp,
+            isolation::Part::Overload => Scenario::IsolationOverload,
+            isolation::Part::Storm => Scenario::IsolationStorm,
+            isolation::Part::Fairness => Scenario::IsolationFairness,
+            isolation::Part::Gate => Scenario::IsolationGate,
         }
     }
 }
@@ -146,7 +168,8 @@ impl Measure {
             (false, true) => Depth::Brief,
             (false, false) => Depth::Full,
         };
-        Ok(Settings { product, pace, sizes: Sizes::of(depth), connections: self.connections, workers: cpus() })
+        let scale = isolation::Scale::of(self.quick);
+        Ok(Settings { product, pace, sizes: Sizes::of(depth), scale, connections: self.connections, workers: cpus() })
     }
     fn run(&self) -> Result<()> {
         let settings = self.settings()?;
@@ -169,6 +192,8 @@ impl Measure {
         }
         let wanted_part = |part| wanted(Scenario::Queue) || wanted(Scenario::of(part));
         scenario::queue::run(&settings, &wanted_part, &mut report)?;
+        let wanted_part = |part| wanted(Scenario::Isolation) || wanted(Scenario::of_isolation(part));
+        scenario::isolation::run(&settings, &wanted_part, &mut report)?;
         report.print_end();
         self.json.as_deref().map_or(Ok(()), |file| report.write_json(file))
     }

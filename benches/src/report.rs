@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) row_caps: Vec<RowCap>,
     /// The demo's start.
     pub(crate) demo: Option<DemoStart>,
-    /// The durable queue.
+    /// The durable queue, and isolation between tenants.
     pub(crate) figures: Vec<Figure>,
     /// What could not be measured here, and why.
     pub(crate) not_measured: Vec<String>,

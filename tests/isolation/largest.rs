@@ -22,7 +22,9 @@ fn promise_11_every_tenant_asks_for_its_largest_answer_at_once() {
         "name = \"largest\"\nabout = \"Nearly four mebibytes of rows.\"\nhttp = \"GET /largest\"\neffect = \"read\"\ndeadline = \"30s\"\n[[step]]\nname = \"largest\"\ndatabase = \"main\"\nsql = \"{ANSWER}\"\nmax_rows = 10000\nmax_bytes = \"4MiB\"\n"
     );
     let names: Vec<String> = (0..TENANTS).map(|number| format!("tenant-{number}")).collect();
-    let mut sections = vec!["memory = \"32MiB\"\n[database.main]\ndriver = \"sqlite\"\nconnection = \"{folder}/main.db\"\npool = { max = 4 }\n".to_owned()];
+    let mut sections = vec![
+        "memory = \"32MiB\"\n[database.main]\ndriver = \"sqlite\"\nconnection = \"{folder}/main.db\"\npool = { max = 4 }\n".to_owned(),
+    ];
     sections.extend(names.iter().map(|name| tenant(name, "agent", "")));
     let server = serve(&sections, &[("largest.toml", largest)]);
     rusqlite::Connection::open(server.folder.join("main.db"))
@@ -32,10 +34,8 @@ fn promise_11_every_tenant_asks_for_its_largest_answer_at_once() {
     assert_eq!((one.status, one.json()["row_count"].as_u64()), (200, Some(1_900)), "{}", one.head);
     let before = server.settled_bytes();
 
-    let calls: Vec<_> = names
-        .iter()
-        .flat_map(|name| (0..EACH).map(|_| Request::new("GET", "/api/largest").key(&key(name)).open(&server.flows)))
-        .collect();
+    let calls: Vec<_> =
+        names.iter().flat_map(|name| (0..EACH).map(|_| Request::new("GET", "/api/largest").key(&key(name)).open(&server.flows))).collect();
     let mut grown = 0;
     let (mut served, mut refused) = (0, 0);
     for mut call in calls {

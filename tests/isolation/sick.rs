@@ -135,9 +135,7 @@ fn promise_5_a_full_queue_with_all_its_workers_busy_moves_no_direct_call() {
     let server = serve(&sections, &[quick, ("later.toml", queued("UPDATE turns SET taken = taken + 1"))]);
     server.wait_for_durable();
     let agents = agents(&server, post("/api/later", &key("agents"), "{}"), 16);
-    server.wait_for("a full queue", |server| {
-        (server.post(&key("agents"), "/api/later", "{}").status == 429).then_some(())
-    });
+    server.wait_for("a full queue", |server| (server.post(&key("agents"), "/api/later", "{}").status == 429).then_some(()));
     let office = interactive(&server, "office", 20.0);
     play(Duration::from_secs(4));
     let (office, agents) = (office.end(), agents.end());

@@ -54,7 +54,10 @@ fn storm(table: &str, pool: &str, limits: &str) -> (f64, f64) {
     let before = seen.prompt_per_second(start, sick - limit / 4, limit);
     let after = seen.prompt_per_second(healed + Duration::from_secs(5), healed + Duration::from_secs(7), limit);
     let storm = seen.calls.due_within(sick, healed);
-    println!("{table}: {before:.1}/s before, {after:.1}/s after; in the storm {storm}; then {}", seen.calls.due_within(healed, Instant::now()));
+    println!(
+        "{table}: {before:.1}/s before, {after:.1}/s after; in the storm {storm}; then {}",
+        seen.calls.due_within(healed, Instant::now())
+    );
     (before, after)
 }
 

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use tokio::sync::oneshot;
 
 use crate::plain::PlainFile;
@@ -38,12 +38,12 @@ pub(super) fn routes(path: &str) -> Result<Router> {
     Ok(Router::new().route("/api/notes", post(append)).with_state(appends))
 }
 
-/// An endpoint of the same path that refuses, with a reply about as long as the product's.
+/// Endpoints that refuse, with a reply about as long as the product's.
 pub(super) fn refusing() -> Router {
-    Router::new().route(
-        "/api/notes",
-        post(|_content: Bytes| async { (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, "application/problem+json")], REFUSAL) }),
-    )
+    let refusal = || (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, "application/problem+json")], REFUSAL);
+    Router::new()
+        .route("/api/notes", post(move |_content: Bytes| async move { refusal() }))
+        .route("/api/slow", get(move || async move { refusal() }))
 }
 
 async fn append(State(appends): State<Appends>, content: Bytes) -> Response {

@@ -71,7 +71,7 @@ pub(crate) enum Kind {
     Sqlite,
     /// axum and a plain file with group `fdatasync`.
     Append,
-    /// axum that refuses every note with a fixed reply.
+    /// axum that refuses everything with a fixed reply.
     Refuse,
 }
 

@@ -9,12 +9,12 @@ use rusqlite::Connection;
 use serde::Deserialize;
 
 use super::{Settings, postgres_with_trucks};
-use spillgate_test_support::client::{Client, get};
 use crate::duel::median;
 use crate::fleet;
 use crate::folder::Folder;
 use crate::product::{self, Database, Flow, KEY, truck_flows};
 use crate::report::{RowCap, print_row_cap};
+use spillgate_test_support::client::{Client, get};
 
 const ASKED: u64 = 5_000_000;
 const ALLOWED: usize = 150;

@@ -2,6 +2,7 @@
 
 pub(crate) mod cap;
 pub(crate) mod demo;
+pub(crate) mod isolation;
 pub(crate) mod odbc;
 pub(crate) mod postgres;
 pub(crate) mod queue;
@@ -28,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) pace: Pace,
     /// How large and how often, where the durable queue is measured.
     pub(crate) sizes: queue::Sizes,
+    /// How long, where isolation is measured.
+    pub(crate) scale: isolation::Scale,
     /// Connections to the database, the same for both sides.
     pub(crate) connections: usize,
     /// Workers of both sides' runtimes.

@@ -14,7 +14,6 @@ use spillgate_test_support::shim::Shim;
 
 use super::Settings;
 use crate::bare::{self, Question, Reader};
-use spillgate_test_support::client::get;
 use crate::connector::Sessions;
 use crate::duel::median;
 use crate::fleet::{self, TRUCKS};
@@ -23,6 +22,7 @@ use crate::load::{self, Load, Window};
 use crate::process::{Server, fetch};
 use crate::product::{self, Database, Flow, KEY};
 use crate::report::{LoopComparison, print_loops};
+use spillgate_test_support::client::get;
 
 /// Sessions, threads and callers of a lookup.
 const THREADS: usize = 8;

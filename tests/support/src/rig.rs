@@ -26,9 +26,12 @@ pub struct Rig {
     slow: Slow,
     quick: &'static str,
     /// Where its server listens, and how its connection is written for another such place.
-    server: Option<(SocketAddr, fn(SocketAddr) -> String)>,
+    server: Option<(SocketAddr, Written)>,
     _alive: Box<dyn Any>,
 }
+
+/// A connection for a server that is reached there.
+type Written = fn(SocketAddr) -> String;
 
 struct Slow {
     effect: &'static str,
@@ -76,7 +79,9 @@ impl Rig {
         let derby = Derby::shared();
         let mut known = NAP.lock().unwrap_or_else(PoisonError::into_inner);
         if !*known {
-            derby.run("CREATE FUNCTION NAP(MILLIS INTEGER) RETURNS INTEGER LANGUAGE JAVA PARAMETER STYLE JAVA NO SQL EXTERNAL NAME 'Nap.nap'");
+            derby.run(
+                "CREATE FUNCTION NAP(MILLIS INTEGER) RETURNS INTEGER LANGUAGE JAVA PARAMETER STYLE JAVA NO SQL EXTERNAL NAME 'Nap.nap'",
+            );
             *known = true;
         }
         let shim = Shim::to(derby.address());

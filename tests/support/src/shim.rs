@@ -38,7 +38,10 @@ pub struct Shim(Link);
 impl Shim {
     /// Listens on a free port of the loopback address and forwards to `target`.
     pub fn to(target: SocketAddr) -> Shim {
-        Shim(Link::carrying(target, [|from, to, wire| forward(from, to, to_server, wire), |from, to, wire| forward(from, to, to_client, wire)]))
+        Shim(Link::carrying(
+            target,
+            [|from, to, wire| forward(from, to, to_server, wire), |from, to, wire| forward(from, to, to_client, wire)],
+        ))
     }
 }
 

@@ -11,13 +11,13 @@ use anyhow::{Result, ensure};
 
 use super::super::{Settings, start_floor};
 use super::served::{Served, Tenant, folder_with_trucks, notes, serve};
-use spillgate_test_support::client::get;
 use crate::duel::{median, p99};
 use crate::figure::{Asked, Figure, print_figures};
 use crate::fleet::TRUCKS;
 use crate::load::{self, Load};
 use crate::process::Server;
 use crate::product::KEY;
+use spillgate_test_support::client::get;
 
 const DISK_LIMIT: u64 = 256 << 20;
 const CALLERS: usize = 16;

@@ -10,11 +10,11 @@ use futures_util::future::join_all;
 use super::super::Settings;
 use super::pile::{ITEM_BYTES, Pile, finish, lanes, noise, room_for, take};
 use super::served::{Tenant, folder_with_trucks, notes, serve};
-use spillgate_test_support::client::Client;
 use crate::duel::median;
 use crate::figure::{Figure, print_figures};
 use crate::folder::Folder;
 use crate::plain::PlainFile;
+use spillgate_test_support::client::Client;
 
 /// As results are kept where nothing else is said.
 const KEEP: Duration = Duration::from_secs(24 * 3600);

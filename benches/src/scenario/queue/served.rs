@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use super::super::Settings;
 use super::pile::{ITEM_BYTES, noise};
-use spillgate_test_support::client::post;
 use crate::fleet::{self, TRUCKS};
 use crate::folder::Folder;
 use crate::process::{Server, fetch, free_address, send};
 use crate::product::{self, Database, KEY, More, truck_flows};
+use spillgate_test_support::client::post;
 
 /// Key of the tenant that floods.
 pub(super) const FLOOD_KEY: &str = "flood-key-of-forty-characters-0123456789";
