@@ -68,8 +68,8 @@ pub struct TenantGate {
 pub struct Entering<'a> {
     /// The run it names.
     pub run: Option<&'a Arc<str>>,
-    /// Hops it has behind it, where it says so.
-    pub depth: Option<u64>,
+    /// Hops of its run that it has behind it.
+    pub depth: u64,
     /// Bytes it may need.
     pub memory: u64,
     /// Monotonic time since the clock's start.
@@ -147,11 +147,11 @@ impl TenantGate {
         server: &Arc<Budget>,
         server_limit: u64,
     ) -> Result<Permit, Refusal> {
-        if let Some(depth) = call.depth {
-            check_depth(depth, &limits.run)?;
-        }
         let run = match call.run {
-            Some(run) => Some(self.runs.enter(run, &limits.run, call.now).map_err(|refusal| self.timed(refusal, call.now))?),
+            Some(run) => {
+                check_depth(call.depth, &limits.run)?;
+                Some(self.runs.enter(run, &limits.run, call.now).map_err(|refusal| self.timed(refusal, call.now))?)
+            }
             None => None,
         };
         let behind_run = || {

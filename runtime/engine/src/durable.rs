@@ -102,6 +102,11 @@ pub(crate) async fn job(store: &Store, live: &Live, tenant: usize, id: &str) -> 
     jobs::of_tenant(store, &live.tenants[tenant].plan.name, id).await.map_err(|refusal| *refusal)
 }
 
+/// How a job of a tenant stands.
+pub(crate) fn job_state(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobState, Refusal> {
+    jobs::state(store, &live.tenants[tenant].plan.name, id).map_err(|refusal| *refusal)
+}
+
 /// Cancels a job of a tenant.
 pub(crate) async fn cancel_job(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
     jobs::cancel(store, &live.tenants[tenant].plan.name, id).await.map_err(|refusal| *refusal)

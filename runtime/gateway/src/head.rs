@@ -9,7 +9,7 @@ use spillgate_telemetry::TraceContext;
 use crate::prefer;
 
 /// Longest run name.
-const RUN_BYTES: usize = 128;
+pub(crate) const RUN_BYTES: usize = 128;
 
 /// The headers that mean something here.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. A job is visible to its tenant only; to everybody else it does not exist.
-//! 2. A look at a job costs rate, and memory for its result while that is sent, but no place of a call: it works while
-//!    everything else is full.
-//! 3. Waiting holds nothing but the connection.
+//! 2. A look at a job never stands behind work: it has a rate and places of its own, which are capped, and needs memory only for a
+//!    result, while that is sent.
+//! 3. Waiting holds nothing but the connection and one of those places.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -71,19 +71,26 @@ pub(crate) async fn answer(
         let job = gateway.engine.cancel_job(&view.live, tenant, id).await?;
         return Ok(Ended::Job { asked, job, memory: None, waited: None });
     }
-    let memory = memory(gateway, view, caller)?;
-    let job = gateway.engine.job(&view.live, tenant, id).await?;
-    let Some(wait) = head.wait.map(|wait| wait.min(LONGEST_WAIT).min(head.deadline.unwrap_or(Duration::MAX))) else {
-        return Ok(Ended::Job { asked, job, memory: Some(memory), waited: None });
-    };
-    if job.state.is_end() {
-        return Ok(Ended::Job { asked, job, memory: Some(memory), waited: Some(wait) });
+    let wait = head.wait.map(|wait| wait.min(LONGEST_WAIT).min(head.deadline.unwrap_or(Duration::MAX)));
+    let (mut job, mut memory) = look(gateway, view, tenant, id).await?;
+    if let Some(wait) = wait.filter(|_| !job.state.is_end()) {
+        ended(gateway, &job, (trail.started + wait).into()).await;
+        (job, memory) = look(gateway, view, tenant, id).await?;
     }
-    drop(memory);
-    ended(gateway, &job, (trail.started + wait).into()).await;
-    let memory = self::memory(gateway, view, caller)?;
+    Ok(Ended::Job { asked, job, memory, waited: wait })
+}
+
+/// The job as it stands. Only one that has ended may have a result, which needs memory before it is read.
+async fn look(gateway: &Inner, view: &View, tenant: usize, id: &str) -> Result<(JobView, Option<PayloadMemory>), Refusal> {
+    let state = gateway.engine.job_state(&view.live, tenant, id)?;
+    let memory = if state.is_end() { Some(memory(gateway, view, &view.live.tenants[tenant])?) } else { None };
     let job = gateway.engine.job(&view.live, tenant, id).await?;
-    Ok(Ended::Job { asked, job, memory: Some(memory), waited: Some(wait) })
+    // It ended between the two looks.
+    let memory = match memory {
+        None if job.state.is_end() => Some(self::memory(gateway, view, &view.live.tenants[tenant])?),
+        memory => memory,
+    };
+    Ok((job, memory))
 }
 
 /// Memory for the largest result a job can have.

@@ -9,8 +9,12 @@
 //!
 //! It refuses: knowing databases, running steps, and state that is looked up by type at run time.
 
+mod admitting;
+mod alike;
 mod callers;
 mod connections;
+mod consequences;
+mod fit;
 mod head;
 mod job_reply;
 mod jobs;
@@ -38,6 +42,7 @@ use spillgate_engine::Engine;
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
 use tokio::sync::Notify;
 
+use alike::Alike;
 pub use offline::offline_reply;
 use request_id::RequestIds;
 use view::Views;
@@ -73,6 +78,7 @@ struct Inner {
     strangers: Arc<CallMetrics>,
     views: Views,
     ids: RequestIds,
+    alike: Alike,
     /// When the clock that the gates are shown began.
     started: Instant,
     draining: AtomicBool,
@@ -88,8 +94,19 @@ impl Gateway {
         let strangers = telemetry.call_metrics(names::UNKNOWN, names::UNKNOWN);
         let views = Views::new(engine.live());
         let GatewayOptions { connections, readiness } = options;
-        let (ids, started, draining, stopping) = (RequestIds::new(), engine.started(), AtomicBool::new(false), Notify::new());
-        let inner = Inner { engine, telemetry, strangers, views, ids, started, draining, stopping, connections, readiness };
+        let inner = Inner {
+            started: engine.started(),
+            engine,
+            telemetry,
+            strangers,
+            views,
+            ids: RequestIds::new(),
+            alike: Alike::default(),
+            draining: AtomicBool::new(false),
+            stopping: Notify::new(),
+            connections,
+            readiness,
+        };
         Gateway { inner: Arc::new(inner) }
     }
 }

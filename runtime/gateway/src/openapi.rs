@@ -16,7 +16,9 @@ use spillgate_config::Plan;
 use spillgate_config::plan::{Action, Effect, Endpoint, Flow, Input, TenantPlan};
 use spillgate_engine::intake;
 use spillgate_model::limits;
+use spillgate_model::units::Rate;
 
+use crate::head::RUN_BYTES;
 use crate::routes::nameless;
 
 /// The document for a tenant under the limits in force.
@@ -46,7 +48,22 @@ pub fn document(plan: &Plan, tenant: &TenantPlan, in_force: &TenantLimits) -> Va
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer", "description": "A key from the operator." } },
             "schemas": { "Problem": schemas::problem(), "Integer": schemas::integer(), "Job": durable::job() },
             "headers": replies::headers(),
+            "parameters": headers_of_calls(),
         },
+    })
+}
+
+/// Headers that any call may have.
+fn headers_of_calls() -> Value {
+    let run = json!({ "type": "string", "minLength": 1, "maxLength": RUN_BYTES, "pattern": "^[!-~]+$" });
+    let about_run = "Name of the agent run that the call belongs to: all its calls share the budgets under x-spillgate-limits.run.";
+    let depth = json!({ "type": "integer", "minimum": 0, "maximum": u8::MAX });
+    let about_depth = "How many agents or tools have handed the call on, from 0.";
+    let about_deadline = "Milliseconds that the caller waits: shortens the flow's deadline, never lengthens it.";
+    json!({
+        "Run": parameter("Spillgate-Run", "header", false, run, about_run),
+        "Depth": parameter("Spillgate-Depth", "header", false, depth, about_depth),
+        "Deadline": parameter("Spillgate-Deadline-Ms", "header", false, json!({ "type": "integer", "minimum": 0 }), about_deadline),
     })
 }
 
@@ -86,9 +103,8 @@ fn operation(plan: &Plan, flow: &Flow, endpoint: &Endpoint, path_names: &[&str],
         operation.insert("requestBody".into(), request_body(flow));
     }
     parameters.extend(durable::parameters(flow));
-    if !parameters.is_empty() {
-        operation.insert("parameters".into(), parameters.into());
-    }
+    parameters.extend(["Run", "Depth", "Deadline"].map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
+    operation.insert("parameters".into(), parameters.into());
     operation.insert("responses".into(), replies::responses(flow));
     operation.insert("x-spillgate-effect".into(), json!(if flow.effect == Effect::Read { "read" } else { "write" }));
     operation.insert("x-spillgate-limits".into(), limits_of(plan, flow, in_force));
@@ -158,10 +174,25 @@ fn limits_of(plan: &Plan, flow: &Flow, in_force: &TenantLimits) -> Value {
         shown.insert("result_bytes".into(), finite(queue.max_result));
         shown.insert("result_kept_ms".into(), milliseconds(queue.result_keep));
     }
-    let rate = in_force.rate;
-    shown.insert("rate".into(), json!({ "calls": finite(rate.calls), "seconds": rate.period.as_secs(), "burst": finite(rate.burst) }));
+    shown.insert("rate".into(), shown_rate(in_force.rate));
     shown.insert("in_flight".into(), finite(in_force.in_flight));
+    shown.insert("repeat_budget".into(), shown_rate(in_force.repeat_budget));
+    let run = &in_force.run;
+    shown.insert(
+        "run".into(),
+        json!({
+            "calls": finite(run.calls),
+            "in_flight": finite(run.in_flight),
+            "retries": finite(run.retries),
+            "depth": finite(run.depth),
+            "ttl_ms": milliseconds(run.ttl),
+        }),
+    );
     shown.into()
+}
+
+fn shown_rate(rate: Rate) -> Value {
+    json!({ "calls": finite(rate.calls), "seconds": rate.period.as_secs(), "burst": finite(rate.burst) })
 }
 
 /// A limit, or the word for none.

@@ -127,7 +127,7 @@ mod tests {
     fn permit() -> Permit {
         let rate = spillgate_model::units::Rate::parse("60/min").expect("a rate");
         let limits = spillgate_admission::TenantLimits { rate, in_flight: 1, memory: 1, ..Default::default() };
-        let call = spillgate_admission::Entering { run: None, depth: None, memory: 1, now: std::time::Duration::ZERO };
+        let call = spillgate_admission::Entering { run: None, depth: 0, memory: 1, now: std::time::Duration::ZERO };
         let gate = Arc::new(spillgate_admission::TenantGate::default());
         gate.enter(&limits, &call, &Arc::default(), 1).expect("there is room")
     }

@@ -16,6 +16,7 @@ use spillgate_engine::Outcome;
 use spillgate_engine::reply::{ROWS_HEAD, rows_body, rows_tail, value_body};
 use spillgate_model::{Code, Refusal};
 
+use crate::consequences;
 use crate::job_reply::{self, JobReply};
 use crate::jobs::Asked;
 use crate::problem::{self, Delay};
@@ -24,6 +25,7 @@ use crate::stack::Ended;
 use crate::trail::{Facts, Trail};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("spillgate-request-id");
+const RECOVERED: HeaderName = HeaderName::from_static("spillgate-recovered");
 const STALE: HeaderName = HeaderName::from_static("spillgate-stale");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -122,12 +124,20 @@ fn insert(response: &mut Response<ReplyBody>, name: HeaderName, value: &[u8]) {
     }
 }
 
+/// The first success after a failure says that it has passed: who waits for that need not ask.
+fn say_recovered(response: &mut Response<ReplyBody>, trail: &Trail<'_>) {
+    if !trail.recovered.is_empty() {
+        insert(response, RECOVERED, consequences::recovered(&trail.recovered).as_bytes());
+    }
+}
+
 fn success(trail: Trail<'_>, body: ReplyBody, facts: Facts, stale: Option<Duration>) -> Response<ReplyBody> {
     let facts = Facts { bytes: body.length(), stale: stale.is_some(), ..facts };
     let mut response = reply(&trail, StatusCode::OK, JSON, body);
     if let Some(age) = stale {
         response.headers_mut().insert(STALE, HeaderValue::from(age.as_secs()));
     }
+    say_recovered(&mut response, &trail);
     trail.end(facts);
     response
 }
@@ -141,6 +151,7 @@ fn job_reply(trail: Trail<'_>, made: JobReply, wait: Duration, cover: Option<Cov
     };
     let status = StatusCode::from_u16(made.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = reply(&trail, status, if made.problem.is_some() { PROBLEM } else { JSON }, body);
+    say_recovered(&mut response, &trail);
     if let Some(location) = &made.location {
         insert(&mut response, LOCATION, location.as_bytes());
     }

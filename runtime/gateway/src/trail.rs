@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
+use spillgate_admission::{Cause, Stage};
 use spillgate_model::Code;
 use spillgate_telemetry::happened::FailedCall;
 use spillgate_telemetry::{AccessRecord, CallMetrics, RunningCall, Telemetry, TraceContext, happened, names};
@@ -40,6 +41,10 @@ pub(crate) struct Trail<'a> {
     caller: Option<(Arc<View>, usize)>,
     counted: Counted,
     running: Option<RunningCall>,
+    /// How far it came at the gate.
+    stage: Stage,
+    /// What its success shows to have passed.
+    pub(crate) recovered: Vec<Cause>,
     ended: bool,
 }
 
@@ -51,9 +56,28 @@ impl<'a> Trail<'a> {
         remote: IpAddr,
         method: Method,
     ) -> Self {
-        let started = Instant::now();
-        let (run, trace, caller, counted, running) = (None, None, None, Counted::Unknown, None);
-        Trail { telemetry, strangers, id, number, started, remote, method, run, trace, caller, counted, running, ended: false }
+        Trail {
+            telemetry,
+            strangers,
+            id,
+            number,
+            started: Instant::now(),
+            remote,
+            method,
+            run: None,
+            trace: None,
+            caller: None,
+            counted: Counted::Unknown,
+            running: None,
+            stage: Stage::Draining,
+            recovered: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// The gate asks this now: never before what stands earlier in its list.
+    pub(crate) fn asks(&mut self, stage: Stage) {
+        self.stage.reached(stage);
     }
 
     /// The head named a run or a trace.

@@ -9,6 +9,8 @@ use spillgate_engine::{Engine, Live};
 use spillgate_telemetry::{CallMetrics, Telemetry, names};
 
 use crate::callers::Callers;
+use crate::consequences::Shows;
+use crate::fit::Needs;
 use crate::openapi;
 use crate::routes::Routes;
 
@@ -22,8 +24,17 @@ pub(crate) struct View {
     pub(crate) largest_result: u64,
     /// Whether any flow needs the store.
     pub(crate) durable: bool,
+    /// In the order of the plan's flows.
+    pub(crate) flows: Box<[FlowView]>,
     /// In the order of `live.tenants`; filled when a tenant first calls.
     tenants: Box<[TenantView]>,
+}
+
+/// What the gateway knows of a flow.
+#[derive(Debug)]
+pub(crate) struct FlowView {
+    pub(crate) needs: Needs,
+    pub(crate) shows: Shows,
 }
 
 /// Under which flow a call is counted.
@@ -53,7 +64,9 @@ impl View {
         let needs_store =
             |flow: &Flow| flow.queue.is_some() || flow.idempotency.is_some() || flow.unique.is_some() || flow.schedule.is_some();
         let durable = live.plan.flows.iter().any(|flow| needs_store(flow));
-        View { live, callers, routes, largest_result, durable, tenants }
+        let of_flow = |flow: &Flow| FlowView { needs: Needs::of(flow, &live.plan), shows: Shows::of(flow, &live.plan) };
+        let flows = live.plan.flows.iter().map(|flow| of_flow(flow)).collect();
+        View { live, callers, routes, largest_result, durable, flows, tenants }
     }
 
     /// The name under which a call is counted.

@@ -32,11 +32,18 @@ fn own(store: &Store, tenant: &str, id: &str) -> Result<JobId, Box<Refusal>> {
     store.was_job(id).filter(|lane| *lane.tenant == *tenant && *lane.queue != *SCHEDULE).map(|_| id).ok_or_else(unknown)
 }
 
+/// How a job of this tenant stands.
+pub(super) fn state(store: &Store, tenant: &str, id: &str) -> Result<JobState, Box<Refusal>> {
+    known(store, own(store, tenant, id)?).map(|job| job.state)
+}
+
 /// A job as it stands.
 pub(super) async fn view(store: &Store, id: JobId) -> Result<JobView, Box<Refusal>> {
-    let job =
-        store.job(id).ok_or_else(|| Box::new(Refusal::new(Code::ResultGone, "The job ended, and nothing of it is kept any more.")))?;
-    seen(store, job).await
+    seen(store, known(store, id)?).await
+}
+
+fn known(store: &Store, id: JobId) -> Result<Job, Box<Refusal>> {
+    store.job(id).ok_or_else(|| Box::new(Refusal::new(Code::ResultGone, "The job ended, and nothing of it is kept any more.")))
 }
 
 async fn seen(store: &Store, job: Job) -> Result<JobView, Box<Refusal>> {

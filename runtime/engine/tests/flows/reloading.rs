@@ -53,7 +53,7 @@ async fn c9_pools_and_what_tenants_have_taken_outlive_a_reload() {
     world.rows("slow", "{}").await;
     let before = world.engine.live();
     let gate = before.tenants[0].gate.clone();
-    let entering = spillgate_admission::Entering { run: None, depth: None, memory: 1_000, now: Duration::ZERO };
+    let entering = spillgate_admission::Entering { run: None, depth: 0, memory: 1_000, now: Duration::ZERO };
     let permit = gate.enter(&before.tenants[0].limits, &entering, world.engine.memory(), u64::MAX).expect("room");
     world.reload(&Settings::default(), &[SLOW]).expect("applied");
     let after = world.engine.live();

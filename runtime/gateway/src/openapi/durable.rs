@@ -42,7 +42,8 @@ pub(super) fn successes(result: &Value) -> [(&'static str, Value); 2] {
     };
     let header = |name: &str| json!({ "$ref": format!("#/components/headers/{name}") });
     let reply = |about: &str, location: bool, value: Option<&Value>| {
-        let mut headers = json!({ "Spillgate-Request-Id": header("RequestId"), "Preference-Applied": header("PreferenceApplied") });
+        let mut headers = replies::of_success();
+        headers["Preference-Applied"] = header("PreferenceApplied");
         if location {
             headers["Location"] = header("Location");
         }
@@ -106,7 +107,7 @@ pub(super) fn job_path() -> Map<String, Value> {
     };
     let refusals = |more: &[Code]| {
         let all = [Code::Malformed, Code::Unauthenticated, Code::UnknownJob, Code::RateExceeded, Code::Recovering, Code::StoreFailed];
-        let all = all.into_iter().chain([Code::Draining, Code::Internal]).chain(more.iter().copied());
+        let all = all.into_iter().chain([Code::InFlightExceeded, Code::Draining, Code::Internal]).chain(more.iter().copied());
         replies::problems(all.map(|code| (code.status(), code)))
     };
     let operation = |name: &str, summary: &str, parameters: Vec<Value>, success: Value, more: &[Code]| {

@@ -50,6 +50,12 @@ fn problem(status: u16, codes: &[Code]) -> Value {
     json!({ "description": titles.join(" "), "headers": headers, "content": content })
 }
 
+/// Headers of every success of a flow.
+pub(super) fn of_success() -> Value {
+    let header = |name: &str| json!({ "$ref": format!("#/components/headers/{name}") });
+    json!({ "Spillgate-Request-Id": header("RequestId"), "Spillgate-Recovered": header("Recovered") })
+}
+
 /// Headers that replies share.
 pub(super) fn headers() -> Value {
     let header = |about: &str, kind: &str| json!({ "description": about, "schema": { "type": kind } });
@@ -60,6 +66,10 @@ pub(super) fn headers() -> Value {
         "RateLimitPolicy": header("The limit that spoke.", "string"),
         "Location": header("Where the job is followed.", "string"),
         "PreferenceApplied": header("How long the end of the job was waited for at most, as `wait=N`; where it was asked for.", "string"),
+        "Recovered": header(
+            "`CODE; since=TIME`: what this call's run, or its tenant, was told since TIME has passed. Only on the first success after.",
+            "string",
+        ),
         "Stale": header("Seconds since the reply was fresh; only where it is not.", "integer"),
     })
 }
@@ -67,14 +77,15 @@ pub(super) fn headers() -> Value {
 /// The codes a call of this flow may end with, and their status.
 fn refusals(flow: &Flow) -> Vec<(u16, Code)> {
     let mut codes = vec![Code::InvalidInput, Code::Malformed, Code::Unauthenticated, Code::UnknownFlow];
-    codes.extend([Code::RateExceeded, Code::InFlightExceeded, Code::MemoryFull, Code::Draining, Code::DeadlineExceeded, Code::Internal]);
+    codes.extend([Code::RateExceeded, Code::InFlightExceeded, Code::RunExhausted, Code::RepeatsExhausted, Code::MemoryFull]);
+    codes.extend([Code::Draining, Code::DeadlineExceeded, Code::Internal]);
     if flow.takes_body() {
         // Of a durable flow, only a chunked body has this limit.
         codes.push(Code::TooLarge);
     }
     if flow.steps.iter().any(|step| matches!(step.action, Action::Sql(_))) {
         codes.extend([Code::DatabaseUnreachable, Code::DatabaseError, Code::ValueInexact, Code::ResultTooLarge]);
-        codes.extend([Code::Overloaded, Code::WaitTooLong]);
+        codes.extend([Code::BreakerOpen, Code::Overloaded, Code::WaitTooLong]);
     }
     if evaluates(flow) {
         codes.push(Code::ExpressionFailed);
@@ -121,7 +132,7 @@ fn value(flow: &Flow) -> Value {
 
 fn success(flow: &Flow) -> Value {
     let schema = value(flow);
-    let mut headers = json!({ "Spillgate-Request-Id": { "$ref": "#/components/headers/RequestId" } });
+    let mut headers = of_success();
     if flow.cache.is_some() {
         headers["Spillgate-Stale"] = json!({ "$ref": "#/components/headers/Stale" });
     }

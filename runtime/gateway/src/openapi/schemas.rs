@@ -143,6 +143,8 @@ pub(super) fn problem() -> Json {
     let required: Vec<String> = properties.keys().cloned().collect();
     let policy = json!({ "name": { "type": "string" }, "limit": { "type": "integer" }, "used": { "type": "integer" } });
     properties.insert("policy".into(), json!({ "type": "object", "description": "The limit that spoke.", "properties": policy }));
+    let valid_until = json!({ "type": "string", "format": "date-time", "description": "When the cause will have ended." });
+    properties.insert("valid_until".into(), valid_until);
     let error = json!({ "type": "object", "properties": { "field": { "type": "string" }, "problem": { "type": "string" } } });
     properties.insert("errors".into(), json!({ "type": "array", "description": "All fields that do not fit.", "items": error }));
     properties.insert("job".into(), json!({ "$ref": "#/components/schemas/Job" }));

@@ -5,4 +5,5 @@ mod document;
 mod durable;
 mod lifetime;
 mod limits;
+mod runs;
 mod support;
