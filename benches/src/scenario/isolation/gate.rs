@@ -98,7 +98,7 @@ impl Idle {
     }
     fn gate(&mut self) -> Result<()> {
         let now = self.start.elapsed();
-        let call = Entering { run: Some(&self.run), depth: Some(1), memory: 64 << 10, now };
+        let call = Entering { run: Some(&self.run), depth: 1, memory: 64 << 10, now };
         let permit = self.gate.enter(&self.limits, &call, &self.memory, 256 << 20).ok().context("an idle gate refuses")?;
         ensure!(self.gate.repeats().is_quiet(now), "an idle gate remembers failures");
         let passes = self.breakers.each_ref().map(|breaker| breaker.enter(&BREAKER, now).ok());
