@@ -73,6 +73,12 @@ struct Backlog {
     weights: [u64; Class::ALL.len()],
 }
 
+impl Backlog {
+    fn waits(&self, class: Class) -> bool {
+        self.waiting[class as usize] != [0, 0]
+    }
+}
+
 impl FairSeats {
     /// All seats free.
     pub fn new(pool: Pool) -> Self {

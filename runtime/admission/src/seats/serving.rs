@@ -114,7 +114,7 @@ impl FairSeats {
         let start = if queue.filed.is_some() { queue.finish } else { queue.finish.max(*clock) };
         *clock = start.max(*clock);
         queue.finish = start + virtual_time(charged, weight);
-        self.floors.used(class, charged);
+        self.floors.used(class, charged, |class| self.backlog.waits(class));
         self.refile(place);
         let usual = estimate.map(|estimate| estimate.usual);
         let (granted, began, counted) = (now, now, now);
@@ -135,12 +135,12 @@ impl FairSeats {
         queue.held -= 1;
         let real = queue.finish + virtual_time(cost, running.weight);
         queue.finish = real.saturating_sub(virtual_time(running.charged, running.weight));
-        if self.backlog.waiting[class as usize] == [0, 0] {
+        if !self.backlog.waits(class) {
             // What is used while nobody waits is not owed.
             let clock = &mut self.clocks[class as usize];
             *clock = queue.finish.max(*clock);
         }
-        self.floors.used(class, cost.saturating_sub(running.charged));
+        self.floors.used(class, cost.saturating_sub(running.charged), |class| self.backlog.waits(class));
         self.refile(place);
     }
 
