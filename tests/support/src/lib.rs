@@ -15,5 +15,6 @@ pub mod postgres;
 pub mod rig;
 pub mod server;
 pub mod shim;
+pub mod storm;
 pub mod turnstile;
 pub mod volume;
