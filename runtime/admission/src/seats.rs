@@ -113,7 +113,7 @@ impl FairSeats {
         if changed {
             self.refile(place);
         }
-        if self.is_free(asking, self.tenants.find(asking.tenant)) {
+        if self.is_free(asking, Some(self.tenants.at(place))) {
             return Asked::Seat(self.seat(place, asking.class, asking.estimate, now));
         }
         let waiting = self.tenants.get(place).waiting;

@@ -15,7 +15,8 @@ pub(super) type Virtual = u128;
 
 /// What so many connection-seconds are in virtual time.
 pub(super) fn virtual_time(cost: Duration, weight: u32) -> Virtual {
-    (cost.as_nanos() << 10) / u128::from(weight.max(1))
+    let nanoseconds = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
+    Virtual::from(nanoseconds.saturating_mul(1 << 10) / u64::from(weight.max(1)))
 }
 
 /// Index of the calls that are fast, and of those that are slow or not yet measured.

@@ -165,6 +165,10 @@ impl FairSeats {
 
     /// Brings a tenant's places in the order up to date: after every change of what it holds, what waits, or what it may.
     pub(super) fn refile(&mut self, place: usize) {
+        let tenant = self.tenants.at(place);
+        if tenant.waiting == 0 && tenant.backlogged == 0 {
+            return;
+        }
         for class in Class::ALL {
             let tenant = self.tenants.get(place);
             let (may, is_reserved) = (tenant.may_hold_more(), tenant.held < tenant.share.reserved);
@@ -178,6 +182,7 @@ impl FairSeats {
             let backlogged = if waits { weight } else { 0 };
             let weights = &mut self.backlog.weights[class as usize];
             *weights = *weights + u64::from(backlogged) - u64::from(queue.backlogged);
+            let counted = u32::from(queue.backlogged > 0);
             queue.backlogged = backlogged;
             let before = queue.filed.take();
             if waits && may {
@@ -201,6 +206,7 @@ impl FairSeats {
                 before.iter().for_each(|filed| self.order.take_out(filed));
                 queue.filed.iter().for_each(|filed| self.order.file(filed));
             }
+            tenant.backlogged = tenant.backlogged + u32::from(waits) - counted;
         }
     }
 }

@@ -74,13 +74,15 @@ pub(super) struct Tenant {
     pub(super) share: Share,
     pub(super) held: u32,
     pub(super) waiting: u32,
+    /// Queues of it that are counted among those that wait.
+    pub(super) backlogged: u32,
     pub(super) queues: [Queue; Class::ALL.len()],
     pub(super) evidence: Evidence,
 }
 
 impl Tenant {
     fn new(name: Arc<str>, share: Share) -> Self {
-        Tenant { name, share, held: 0, waiting: 0, queues: Default::default(), evidence: Evidence::default() }
+        Tenant { name, share, held: 0, waiting: 0, backlogged: 0, queues: Default::default(), evidence: Evidence::default() }
     }
     fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0
@@ -144,6 +146,9 @@ impl Tenants {
     }
     pub(super) fn find(&self, name: &str) -> Option<&Tenant> {
         self.by_name.get(name).map(|place| &self.all[*place])
+    }
+    pub(super) fn at(&self, place: usize) -> &Tenant {
+        &self.all[place]
     }
     pub(super) fn get(&mut self, place: usize) -> &mut Tenant {
         &mut self.all[place]

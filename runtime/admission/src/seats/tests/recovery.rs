@@ -97,6 +97,19 @@ fn promise_6_at_ten_times_the_load_as_much_is_done_as_at_the_best() {
     assert_eq!(timed_out, 0, "nobody waits in vain");
 }
 
+#[test]
+fn an_expected_wait_is_what_calls_wait_on_the_whole() {
+    let pool = pool(16);
+    let mean = |times: &[Duration]| times.iter().sum::<Duration>().as_secs_f64() / f64::from(u32::try_from(times.len()).expect("few"));
+    for (tenants, hold, pause) in [(1, ms(20), ms(1)), (40, ms(20), ms(20)), (5, s(1), ms(300))] {
+        let kind = Callers { tenants, deadline: s(60), ..callers(&pool, "t", hold, Pace::Every(pause)) };
+        let world = World::new(pool, vec![kind]).play(s(20));
+        let (expected, waited): (Vec<Duration>, Vec<Duration>) = world.told[0].foreseen.iter().copied().unzip();
+        let ratio = mean(&expected) / mean(&waited);
+        assert!((0.5..2.0).contains(&ratio), "{tenants} tenants, {hold:?}: foreseen {} s, waited {} s", mean(&expected), mean(&waited));
+    }
+}
+
 /// 70 tasks a second where 100 can be done, by callers that retry three times in three layers, and thirty seconds of brown-out.
 fn storm(pool: Pool, share: Share) -> World {
     let kind = Callers { tenants: 7, share, attempts: 27, ..callers(&pool, "t", ms(40), Pace::Every(ms(100))) };

@@ -59,6 +59,8 @@ pub(super) struct Told {
     pub(super) refused: HashMap<RefusalKind, u64>,
     pub(super) timed_out: u64,
     pub(super) attempts: u64,
+    /// For each call that waited and was served: its wait as foreseen, and as it was.
+    pub(super) foreseen: Vec<(Duration, Duration)>,
     /// Connection-seconds by tenant.
     pub(super) used: HashMap<Arc<str>, f64>,
 }
@@ -107,6 +109,7 @@ struct Call {
     tenant: usize,
     attempt: u32,
     asked: Duration,
+    foreseen: Duration,
     place: Place,
 }
 
@@ -235,6 +238,7 @@ impl World {
         let (class, share, deadline, estimate) = (callers.class, callers.share, self.now + callers.deadline, self.times[kind].estimate());
         let asking = Asking { tenant: &self.names[kind][tenant], share, class, estimate, deadline };
         self.told[kind].attempts += 1;
+        let foreseen = self.seats.expected_wait(&asking, self.now);
         let asked = self.seats.ask(&asking, self.now);
         self.next += 1;
         let (call, now) = (self.next, self.now);
@@ -245,12 +249,12 @@ impl World {
             }
             Asked::Wait(ticket) => {
                 self.tickets.insert(ticket, call);
-                self.calls.insert(call, Call { kind, tenant, attempt, asked: now, place: Place::Line(ticket) });
+                self.calls.insert(call, Call { kind, tenant, attempt, asked: now, foreseen, place: Place::Line(ticket) });
                 self.plan(deadline, Event::Deadline(call));
             }
             Asked::Seat(held) => {
                 let place = Place::Seat { held, since: now };
-                self.calls.insert(call, Call { kind, tenant, attempt, asked: now, place });
+                self.calls.insert(call, Call { kind, tenant, attempt, asked: now, foreseen, place });
                 self.plan(deadline, Event::Deadline(call));
                 self.begin(call, kind);
             }
@@ -281,6 +285,7 @@ impl World {
                     let waiting = self.calls.get_mut(&call).expect("it waits");
                     waiting.place = Place::Seat { held, since: self.now };
                     let kind = waiting.kind;
+                    self.told[kind].foreseen.push((waiting.foreseen, self.now - waiting.asked));
                     self.begin(call, kind);
                 }
                 Next::Drop { ticket, refusal } => {
