@@ -110,6 +110,8 @@ pub struct Job {
     pub has_outcome: bool,
     /// It had an outcome that was pushed out since.
     pub outcome_gone: bool,
+    /// It was a dead letter and was replayed: the new job.
+    pub replayed_as: Option<JobId>,
 }
 
 /// How an item ended.

@@ -171,6 +171,8 @@ pub struct JobRecord {
     pub outcome: Option<Bytes>,
     /// A note that becomes true with this record: as [`JournalRecord::Note`].
     pub note: Option<(Hash, Bytes)>,
+    /// Of a dead letter that was replayed: the new job.
+    pub replayed_as: Option<JobId>,
 }
 
 impl JobRecord {

@@ -77,7 +77,24 @@ prop_compose! {
         let [sequence, at, until, emission] = numbers;
         let [void, interrupted, letter, outcome_gone] = flags;
         let keys = keys.into_iter().map(|(hash, input, until)| KeptKey { hash, input, until }).collect();
-        JobRecord { sequence, state, void, interrupted, letter, outcome_gone, attempts, at, until, emission, keys, unique, outcome, note }
+        let replayed_as = void.then_some(JobId { lane: until, sequence: at });
+        JobRecord {
+            sequence,
+            state,
+            void,
+            interrupted,
+            letter,
+            outcome_gone,
+            attempts,
+            at,
+            until,
+            emission,
+            keys,
+            unique,
+            outcome,
+            note,
+            replayed_as,
+        }
     }
 }
 

@@ -119,6 +119,7 @@ impl Core {
                 lane.ending.remove(sequence);
                 effects.ended.push(JobId { lane: lane.number, sequence: *sequence });
             }
+            lane.replayed.extend(pending.replayed);
             for sequence in pending.revealed {
                 self.reveal(index, sequence);
             }

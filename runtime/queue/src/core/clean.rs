@@ -147,6 +147,7 @@ impl Core {
             self.drop_old_letters(lane);
             self.drop_old_purges(lane);
             self.drop_old_losses(lane);
+            self.drop_old_replays(lane);
             self.trim(lane);
             if is_idle {
                 self.look_for_routine(lane);

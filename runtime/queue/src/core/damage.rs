@@ -93,6 +93,7 @@ impl Core {
                     unique: None,
                     outcome: Some(Bytes::from_static(LOST.as_bytes())),
                     note: None,
+                    replayed_as: None,
                 };
                 self.write_job(*lane, record, Purpose::Cleaning)?;
                 self.count_end(*lane, *state);

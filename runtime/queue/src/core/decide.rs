@@ -116,9 +116,11 @@ impl Core {
     /// A letter is forgotten; its job stays dead. `before` is its record as read. `replayed`: the new item, and its emission.
     pub(crate) fn drop_letter(&mut self, id: JobId, before: &JobRecord, replayed: Option<(usize, u64, u64)>) -> Result<Ticket, Refused> {
         let lane = self.letter(id)?;
+        let replayed_as = replayed.map(|(target, sequence, _)| self.id(target, sequence));
         let record = JobRecord {
             letter: false,
             note: None,
+            replayed_as,
             until: before.until.max(self.now.saturating_add(STATE_KEEP_MS)),
             emission: replayed.map_or(before.emission, |(_, _, emission)| emission),
             keys: if replayed.is_some() { Vec::new() } else { before.keys.clone() },
@@ -130,6 +132,7 @@ impl Core {
             self.drop_content(lane, id.sequence, letter.bytes, letter.kept);
         }
         self.lanes[lane].replaying.remove(&id.sequence);
+        self.lanes[lane].pending.replayed.extend(replayed_as.map(|new| (id.sequence, new)));
         self.lanes[lane].pending.work = true;
         if let Some((target, sequence, _)) = replayed {
             self.lanes[target].pending.revealed.push(sequence);

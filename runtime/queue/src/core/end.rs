@@ -76,6 +76,7 @@ impl Core {
             unique: unique.filter(|(_, until)| holds && *until > now),
             outcome: ending.outcome,
             note: ending.note,
+            replayed_as: None,
         };
         let kept_keys = record.keys.clone();
         self.write_job(lane, record, Purpose::Record)?;

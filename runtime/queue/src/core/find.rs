@@ -20,7 +20,8 @@ impl Core {
         }
         let job = |state, attempts, entry: Option<Entry>| {
             let (has_outcome, outcome_gone) = entry.map_or((false, false), |entry| (entry.has_outcome(), entry.outcome_gone()));
-            Some(Job { id, lane: of.name.clone(), state, attempts, has_outcome, outcome_gone })
+            let replayed_as = of.replayed.get(&id.sequence).copied();
+            Some(Job { id, lane: of.name.clone(), state, attempts, has_outcome, outcome_gone, replayed_as })
         };
         if let Some(until) = of.ending.get(&id.sequence) {
             return job(until.state, until.attempts, None);
@@ -40,8 +41,8 @@ impl Core {
         }
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&id.sequence);
         let Some(purge) = of.purges.iter().find(|purge| purge.until > self.now && purge.ranges.iter().any(is_in)) else {
-            let lost = Job { id, lane: of.name.clone(), state: JobState::Dead, attempts: 0, has_outcome: true, outcome_gone: false };
-            return self.has_lost(lane, id.sequence).then_some(lost);
+            let lost = job(JobState::Dead, 0, None).map(|job| Job { has_outcome: true, ..job });
+            return lost.filter(|_| self.has_lost(lane, id.sequence));
         };
         job(if purge.ticket <= self.committed { JobState::Purged } else { JobState::Queued }, 0, None)
     }

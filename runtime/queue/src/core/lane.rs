@@ -15,7 +15,7 @@ use crate::core::items::Items;
 use crate::core::journal::Journal;
 use crate::core::stream::{Open, USABLE_BYTES, extents_for};
 use crate::item::{Hash, Key, Unique, Waits};
-use crate::job::JobState;
+use crate::job::{JobId, JobState};
 use crate::record::{ItemOrigin, ItemRecord, Meta};
 use crate::status::LaneName;
 
@@ -223,6 +223,8 @@ pub(crate) struct Pending {
     pub(crate) purged: Vec<(u64, u32)>,
     /// Emitted items that exist now.
     pub(crate) revealed: Vec<u64>,
+    /// Letters that were replayed, and their new jobs.
+    pub(crate) replayed: Vec<(u64, JobId)>,
     /// Extents that the batch's meta record makes free.
     pub(crate) freed: Vec<Position>,
     /// The floors of that record.
@@ -267,6 +269,8 @@ pub(crate) struct Lane {
     pub(crate) unread: BTreeSet<u64>,
     /// Letters that are being replayed.
     pub(crate) replaying: BTreeSet<u64>,
+    /// Letters that were, and their new jobs, as long as anything is kept of them.
+    pub(crate) replayed: BTreeMap<u64, JobId>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) notes: HashMap<Hash, Note>,
@@ -331,6 +335,7 @@ impl Lane {
             leases: BTreeSet::new(),
             unread: BTreeSet::new(),
             replaying: BTreeSet::new(),
+            replayed: BTreeMap::new(),
             purges: Vec::new(),
             losses: Vec::new(),
             notes: HashMap::new(),

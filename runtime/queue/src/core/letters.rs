@@ -48,6 +48,13 @@ impl Core {
         }
     }
 
+    /// Replayed letters of which nothing is kept any more.
+    pub(crate) fn drop_old_replays(&mut self, lane: usize) {
+        let (of, now) = (&mut self.lanes[lane], self.now);
+        let journal = &of.journal;
+        of.replayed.retain(|letter, _| journal.find(Sort::Job, *letter).is_some_and(|(_, entry)| !entry.is_past(now)));
+    }
+
     /// Whether the end of a job is on disk, and not only decided.
     pub(crate) fn is_durable_end(&self, id: JobId) -> bool {
         let Some(lane) = self.lane_of(id) else { return false };

@@ -69,6 +69,7 @@ impl Core {
             unique: None,
             outcome: None,
             note: None,
+            replayed_as: None,
         }
     }
 

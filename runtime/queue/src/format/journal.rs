@@ -3,7 +3,7 @@
 //! ```text
 //! meta    as in headers
 //! job     state u8 | flags u8 | sequence u64 | at u64 | attempts, until - at, emission: varints
-//!         | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
+//!         | replayed as: lane u64, sequence u64? | business key: hash 16, until - at varint? | keys: hash 16, input 16, until - at varint | outcome bytes varint?
 //!         | note: name 16, bytes varint?; the outcome and the note are the body
 //! purged  until u64 | ranges: first, last as varints, each counted from the number before | (as many as there are)
 //! lost    until u64 | serial u64 | offset u64 | suspect below u64 | ranges as in purged, maybe none
@@ -17,7 +17,7 @@ use crate::format::fragment::Kind;
 use crate::format::header::{meta, put_meta};
 use crate::format::{Fault, MOST_KEYS};
 use crate::item::Hash;
-use crate::job::JobState;
+use crate::job::{JobId, JobState};
 use crate::record::{JobRecord, JournalRecord, KeptKey};
 
 const VOID: u8 = 1;
@@ -29,10 +29,11 @@ const UNIQUE: u8 = 0x20;
 const KEYS_SHIFT: u8 = 6;
 /// Beside the state.
 const NOTE: u8 = 0x80;
+const REPLAYED: u8 = 0x40;
 /// A varint is at most this long.
 const VARINT_BYTES: usize = 10;
 /// The longest head of a job's record without a note: both keys and a business key.
-pub const MOST_JOB_HEAD_BYTES: usize = 18 + 3 * VARINT_BYTES + 16 + VARINT_BYTES + MOST_KEYS * (32 + VARINT_BYTES) + VARINT_BYTES;
+pub const MOST_JOB_HEAD_BYTES: usize = 18 + 3 * VARINT_BYTES + 16 + 16 + VARINT_BYTES + MOST_KEYS * (32 + VARINT_BYTES) + VARINT_BYTES;
 /// A meta record.
 pub const META_HEAD_BYTES: usize = 48;
 
@@ -101,12 +102,17 @@ fn put_job(out: &mut Vec<u8>, job: &JobRecord) {
         | flag(job.outcome.is_some(), OUTCOME)
         | flag(job.unique.is_some(), UNIQUE)
         | (keys.len() as u8) << KEYS_SHIFT;
-    out.extend_from_slice(&[state_code(job.state) | flag(job.note.is_some(), NOTE), flags]);
+    let state = state_code(job.state) | flag(job.note.is_some(), NOTE) | flag(job.replayed_as.is_some(), REPLAYED);
+    out.extend_from_slice(&[state, flags]);
     out.extend_from_slice(&job.sequence.to_le_bytes());
     out.extend_from_slice(&job.at.to_le_bytes());
     put_varint(out, u64::from(job.attempts));
     put_varint(out, job.until.wrapping_sub(job.at));
     put_varint(out, job.emission);
+    if let Some(new) = &job.replayed_as {
+        out.extend_from_slice(&new.lane.to_le_bytes());
+        out.extend_from_slice(&new.sequence.to_le_bytes());
+    }
     if let Some((hash, until)) = &job.unique {
         out.extend_from_slice(hash);
         put_varint(out, until.wrapping_sub(job.at));
@@ -179,12 +185,13 @@ type NoteHead = (Hash, usize);
 
 fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>, Option<NoteHead>), Fault> {
     let (state, flags) = (input.u8()?, input.u8()?);
-    let has_note = state & NOTE != 0;
-    let state = state_from(state & !NOTE)?;
+    let (has_note, is_replayed) = (state & NOTE != 0, state & REPLAYED != 0);
+    let state = state_from(state & !(NOTE | REPLAYED))?;
     let (sequence, at) = (input.u64()?, input.u64()?);
     let attempts = input.varint_u32()?;
     let until = at.wrapping_add(input.varint()?);
     let emission = input.varint()?;
+    let replayed_as = if is_replayed { Some(JobId { lane: input.u64()?, sequence: input.u64()? }) } else { None };
     let unique = if flags & UNIQUE != 0 { Some((input.hash()?, at.wrapping_add(input.varint()?))) } else { None };
     let count = usize::from(flags >> KEYS_SHIFT);
     if count > MOST_KEYS {
@@ -212,6 +219,7 @@ fn decode_job_head(input: &mut Input<'_>) -> Result<(JobRecord, Option<usize>, O
         unique,
         outcome: None,
         note: None,
+        replayed_as,
     };
     Ok((job, outcome_bytes, note))
 }

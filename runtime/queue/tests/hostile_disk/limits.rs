@@ -140,3 +140,22 @@ fn promise_1_dead_letters_never_pass_their_limit_whoever_is_at_work() {
     }
     assert_eq!(rig.take(&name, 16).len(), 5);
 }
+
+#[test]
+fn promise_2_a_replayed_letter_points_to_its_new_job_as_long_as_it_is_known() {
+    let rig = Rig::new(1, 4 * FILE);
+    let name = lane("bookings", "anna");
+    let letter = rig.append(&name, plain(content(1, 100)), &UNLIMITED).expect("there is room");
+    let item = rig.take(&name, 1).pop().expect("it waits");
+    wait(rig.store.finish(item.lease, end(JobState::Dead, None))).expect("it ends");
+    let room = rig.store.reserve(&name, need(1, 100), &UNLIMITED).expect("there is room");
+    let new = wait(rig.store.replay(letter, room)).expect("it is replayed");
+    let seen = |rig: &Rig| rig.store.job(letter).map(|job| (job.state, job.replayed_as));
+    assert_eq!(seen(&rig), Some((JobState::Dead, Some(new))));
+    let rig = rig.crash();
+    assert_eq!(seen(&rig), Some((JobState::Dead, Some(new))));
+    assert_eq!(rig.take(&name, 1)[0].lease.job(), new);
+    rig.clock.pass(Duration::from_secs(8 * 24 * 3600));
+    assert_eq!(seen(&rig), None, "nothing is kept of it");
+    eventually("and nothing of the pointer", || seen(&rig).is_none());
+}

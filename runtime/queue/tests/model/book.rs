@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) forgotten: bool,
     pub(crate) not_before: Time,
     pub(crate) lease_until: Time,
+    /// A letter that was replayed: the new job.
+    pub(crate) replayed_as: Option<JobId>,
     pub(crate) end: Option<Ended>,
 }
 
@@ -77,6 +79,7 @@ impl Entry {
             forgotten: false,
             not_before: 0,
             lease_until: Time::MAX,
+            replayed_as: None,
             end: None,
         }
     }

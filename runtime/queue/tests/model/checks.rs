@@ -49,6 +49,7 @@ impl World {
         }
         entry.attempts_vague = false;
         assert_eq!(job.attempts, entry.attempts, "{id}: attempts");
+        assert_eq!(job.replayed_as, entry.replayed_as, "{id}: what it was replayed as");
         let outcome = entry.end.as_ref().and_then(|end| end.outcome.clone());
         assert!(!(job.has_outcome && job.outcome_gone), "{id}");
         match outcome {

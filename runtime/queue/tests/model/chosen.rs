@@ -62,6 +62,13 @@ impl World {
             let items = (0..=self.chance.below(3)).map(|_| self.keyed_item()).collect();
             return vec![Act::Append { lane, items }];
         }
+        if self.chance.one_in(8) {
+            let lane = self.any_lane();
+            // Which of them may make way must be known, and which number comes next: there is room though all was full before.
+            if self.book.lanes[lane].exact && !self.book.unended(lane).any(|(_, entry)| entry.vague) {
+                return vec![Act::Shed { lane, item: self.item() }];
+            }
+        }
         if self.chance.one_in(12) {
             let lane = self.any_lane();
             if self.book.unended(lane).any(|(_, entry)| entry.vague) {

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spillgate_queue::{Appended, Appending, Emit, End, Full, Hash, JobId, JobState, NewItem, Resolution, Room, StoreError, WhichLimit};
+use spillgate_queue::{
+    Appended, Appending, Emit, End, Full, Hash, JobId, JobState, Need, NewItem, Resolution, Room, StoreError, WhichLimit,
+};
 
 use crate::book::{Answer, Entry, milliseconds};
 use crate::rig::need;
@@ -14,14 +16,42 @@ use crate::run::World;
 /// Something durable that the store is asked to do.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    Append { lane: usize, items: Vec<NewItem> },
-    Start { id: JobId },
-    Finish { id: JobId, finish: Finish },
-    Release { id: JobId, pause: Duration, counts: bool },
-    Cancel { id: JobId },
-    Purge { lane: usize, dead_too: bool },
-    Replay { letter: JobId },
-    Resolve { id: JobId, state: JobState, outcome: Option<Bytes> },
+    Append {
+        lane: usize,
+        items: Vec<NewItem>,
+    },
+    /// An append before which the lane's oldest waiting items make way, where a limit is reached.
+    Shed {
+        lane: usize,
+        item: NewItem,
+    },
+    Start {
+        id: JobId,
+    },
+    Finish {
+        id: JobId,
+        finish: Finish,
+    },
+    Release {
+        id: JobId,
+        pause: Duration,
+        counts: bool,
+    },
+    Cancel {
+        id: JobId,
+    },
+    Purge {
+        lane: usize,
+        dead_too: bool,
+    },
+    Replay {
+        letter: JobId,
+    },
+    Resolve {
+        id: JobId,
+        state: JobState,
+        outcome: Option<Bytes>,
+    },
 }
 
 /// How an item ends.
@@ -64,6 +94,10 @@ pub(crate) type Sent = Pin<Box<dyn Future<Output = Reply> + Send>>;
 impl World {
     /// Asks for room; the answer must be the book's as far as counts go.
     pub(crate) fn reserve(&mut self, lane: usize, items: &[NewItem]) -> Option<Room> {
+        self.reserve_or_shed(lane, items, false)
+    }
+
+    fn reserve_or_shed(&mut self, lane: usize, items: &[NewItem], shed_oldest: bool) -> Option<Room> {
         let bytes: usize = items.iter().map(|item| item.content.len()).sum();
         let name = self.book.lanes[lane].name.clone();
         let of = |same: &dyn Fn(usize) -> bool| {
@@ -80,10 +114,22 @@ impl World {
             (WhichLimit::TenantItems, limits.tenant_items, tenant.0, items.len() as u64),
             (WhichLimit::TenantBytes, limits.tenant_bytes, tenant.1, bytes as u64),
         ];
-        match self.store().reserve(&name, need(items.len() as u64, bytes), &limits) {
+        let need = Need { shed_oldest, ..need(items.len() as u64, bytes) };
+        match self.store().reserve(&name, need, &limits) {
             Ok(room) => {
+                let waits = |(_, entry): &(&JobId, &Entry)| entry.state == JobState::Queued && !entry.interrupted;
+                let of_lane = self.book.unended(lane).filter(waits);
+                let (own, own_bytes) = of_lane.fold((0, 0), |(items, bytes), (_, entry)| (items + 1, bytes + entry.content.len() as u64));
                 for (which, limit, used, more) in checks {
-                    assert!(used + more <= limit, "{which:?} is passed: {used} and {more} of {limit} (promise 1)");
+                    let is_bytes = matches!(which, WhichLimit::QueueBytes | WhichLimit::TenantBytes);
+                    let way = if !shed_oldest {
+                        0
+                    } else if is_bytes {
+                        own_bytes
+                    } else {
+                        own
+                    };
+                    assert!(used + more <= limit.saturating_add(way), "{which:?} is passed: {used} and {more} of {limit} (promise 1)");
                 }
                 Some(room)
             }
@@ -105,6 +151,10 @@ impl World {
             Act::Append { lane, items } => {
                 let room = self.reserve(lane, &items)?;
                 Box::pin(async move { Reply::Appended(store.append(Appending { room, items }).await) })
+            }
+            Act::Shed { lane, item } => {
+                let room = self.reserve_or_shed(lane, std::slice::from_ref(&item), true)?;
+                Box::pin(async move { Reply::Appended(store.append(Appending { room, items: vec![item] }).await) })
             }
             Act::Start { id } => {
                 let lease = self.leases.remove(&id).expect("it is at work");
@@ -159,6 +209,11 @@ impl World {
                     self.appended(*lane, item, answer);
                 }
             }
+            (Act::Shed { lane, item }, Reply::Appended(reply)) => {
+                let answer = reply.unwrap_or_else(|error| panic!("{act:?} has room and is refused: {error}")).pop().expect("one item");
+                self.shed(*lane, item.content.len() as u64);
+                self.appended(*lane, item, answer);
+            }
             (Act::Purge { lane, dead_too }, Reply::Purged(reply)) => {
                 let ended = reply.expect("a lane can be purged");
                 self.follow_all(*lane);
@@ -184,6 +239,42 @@ impl World {
             }
             (act, reply) => panic!("{act:?} is answered with {reply:?}"),
         }
+    }
+
+    /// What made way: the oldest that waited, and nothing where there was room.
+    pub(crate) fn shed(&mut self, lane: usize, more: u64) {
+        let limits = self.limits;
+        let name = self.book.lanes[lane].name.clone();
+        let used = |same: &dyn Fn(usize) -> bool| {
+            let entries = self.book.jobs.values().filter(|entry| !entry.state.is_end() && same(entry.lane));
+            entries.fold((1, more), |(items, bytes), entry| (items + 1, bytes + entry.content.len() as u64))
+        };
+        let queue = used(&|other| self.book.lanes[other].name.queue == name.queue);
+        let tenant = used(&|other| self.book.lanes[other].name.tenant == name.tenant);
+        let had_room = queue.0 <= limits.queue_items
+            && queue.1 <= limits.queue_bytes
+            && tenant.0 <= limits.tenant_items
+            && tenant.1 <= limits.tenant_bytes;
+        let waiting: Vec<JobId> = self
+            .book
+            .unended(lane)
+            .filter(|(_, entry)| entry.state == JobState::Queued && !entry.interrupted && !entry.vague)
+            .map(|(id, _)| *id)
+            .collect();
+        let shed = self.find_shed(lane);
+        assert_eq!(shed, waiting[..shed.len()], "the oldest make way");
+        assert!(shed.is_empty() || !had_room, "{shed:?} made way though there was room");
+    }
+
+    /// What was shed, whatever else waited then.
+    pub(crate) fn find_shed(&mut self, lane: usize) -> Vec<JobId> {
+        let waiting: Vec<JobId> = self.book.unended(lane).map(|(id, _)| *id).collect();
+        let is_shed = |id: &JobId| self.store().job(*id).is_some_and(|job| job.state == JobState::Shed);
+        let shed: Vec<JobId> = waiting.into_iter().filter(is_shed).collect();
+        for id in &shed {
+            self.book.finish(*id, JobState::Shed, None, STATE_KEEP, true);
+        }
+        shed
     }
 
     fn appended(&mut self, lane: usize, item: &NewItem, answer: Appended) {
@@ -233,6 +324,7 @@ impl World {
         let old = self.entry(letter);
         // Its keys go over.
         old.end.as_mut().expect("it is dead").freed = true;
+        old.replayed_as = Some(new);
         let (lane, expires_in) = (old.lane, old.expires_at.map(|at| Duration::from_millis(at - old.appended_at)));
         let (content, keys, unique, order) = (old.content.clone(), old.keys.clone(), old.unique, old.order);
         let item = NewItem { content, keys, unique, order, expires_in, claimed: false };
@@ -299,7 +391,9 @@ impl World {
                 end.kept_until = end.kept_until.max(now + milliseconds(STATE_KEEP));
                 end.freed |= *state == JobState::Failed;
             }
-            Act::Append { .. } | Act::Purge { .. } | Act::Replay { .. } => unreachable!("they are applied with their answers"),
+            Act::Append { .. } | Act::Shed { .. } | Act::Purge { .. } | Act::Replay { .. } => {
+                unreachable!("they are applied with their answers")
+            }
         }
     }
 

@@ -28,6 +28,10 @@ impl World {
         let state = |world: &World, id: JobId| world.store().job(id).map(|job| job.state);
         match act {
             Act::Append { lane, items } => self.find_appended(*lane, items),
+            Act::Shed { lane, item } => {
+                self.find_shed(*lane);
+                self.find_appended(*lane, std::slice::from_ref(item));
+            }
             Act::Start { id } => self.entry(*id).vague = true,
             Act::Release { id, pause, .. } => {
                 let not_before = self.book.now + crate::book::milliseconds(*pause);

@@ -265,6 +265,7 @@ impl Core {
         };
         of.journal.push(serial, &new);
         of.next_sequence = of.next_sequence.max(job.sequence.saturating_add(1));
+        of.replayed.extend(job.replayed_as.map(|new| (job.sequence, new)));
         let holder = Holder { lane: u32::try_from(lane).unwrap_or(u32::MAX), sequence: job.sequence };
         for key in &job.keys {
             self.keys.hold_longest(key.hash, &key.input, holder, Some(key.until));
