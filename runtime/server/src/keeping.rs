@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::data_dir::DataDir;
-use crate::overrides;
+use crate::{breakers, overrides};
 
 /// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -102,6 +102,7 @@ impl Keeping {
         self.forgotten.store(began == Began::Lost || (began == Began::New && self.folder.store().is_dir()), Ordering::SeqCst);
         if let Ok(control) = &opened {
             overrides::put_in_force(&self.engine, control);
+            breakers::restore(&self.engine, control);
         }
         self.control.send_replace(Some(opened));
         if self.is_forgotten() {
@@ -138,7 +139,7 @@ impl Keeping {
         happened::store_recovered(&found, took);
         let mut found = Vec::new();
         if recovered.quarantined_extents > 0 {
-            found.push(format!("{} extents of the store cannot be read and are set aside", recovered.quarantined_extents));
+            found.push(format!("{} extents of the store could not be read", recovered.quarantined_extents));
         }
         if !recovered.missing_files.is_empty() {
             found.push(format!("files of the store are missing: {}", recovered.missing_files.join(", ")));
@@ -189,7 +190,9 @@ impl Keeping {
             && store.losses() > 0
         {
             // Lanes have names of tenants, which are not for anybody.
-            reasons.push("acknowledged work was lost with damaged files: `losses` in /admin/v1/queues on the admin listener says what".to_owned());
+            reasons.push(
+                "acknowledged work was lost with damaged files: `losses` in /admin/v1/queues on the admin listener says what".to_owned(),
+            );
         }
         if self.is_forgotten() {
             reasons.push(FORGOTTEN.to_owned());
@@ -207,6 +210,7 @@ impl Keeping {
                 store.close();
             }
             if let Some(control) = self.opened_control() {
+                breakers::keep(&self.engine, &control);
                 control.close();
             }
         });

@@ -110,8 +110,15 @@ impl Core {
 
     /// When all headers were read.
     pub(super) fn judge_rest(&mut self, source: &dyn Source, notebook: &mut Notebook) {
-        let catalogued = source.catalogued();
-        for range in source.missing() {
+        let (catalogued, missing) = (source.catalogued(), source.missing());
+        for position in 0..catalogued {
+            // Of files that were given back.
+            let is_missing = || missing.iter().any(|range| range.contains(&position));
+            if source.known(position) != Known::Nothing && !self.extents.has(position) && !is_missing() {
+                self.uncatalogued.insert(position, None);
+            }
+        }
+        for range in missing {
             let unknown = u64::from(range.end - range.start.max(catalogued).min(range.end));
             let (start, end) = (range.start, range.end.min(catalogued));
             notebook.gone.unknown += if source.complete_below() == 0 && !self.extents.has(start) { unknown } else { 0 };
