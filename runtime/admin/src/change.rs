@@ -33,6 +33,17 @@ pub(crate) async fn carry_through<T: Serialize + Send + 'static>(
     subject: String,
     work: impl Future<Output = Result<Effect<T>, Refusal>> + Send + 'static,
 ) -> Response {
+    reply::result(carried_through(state, asked, action, subject, work).await.as_ref(), &asked.id)
+}
+
+/// The same, for an answer that says more.
+pub(crate) async fn carried_through<T: Send + 'static>(
+    state: &Arc<State>,
+    asked: &Asked,
+    action: &'static str,
+    subject: String,
+    work: impl Future<Output = Result<Effect<T>, Refusal>> + Send + 'static,
+) -> Result<Changed<T>, Refusal> {
     let task = {
         let (state, asked) = (state.clone(), asked.clone());
         async move {
@@ -45,10 +56,8 @@ pub(crate) async fn carry_through<T: Serialize + Send + 'static>(
             result.map(|value| Changed { value, audited })
         }
     };
-    match tokio::spawn(task).await {
-        Ok(result) => reply::result(result.as_ref(), &asked.id),
-        Err(_) => reply::refusal(&Refusal::new(Code::Internal, "The change broke off; look at what it changed."), &asked.id),
-    }
+    let broke_off = |_| Refusal::new(Code::Internal, "The change broke off; look at what it changed.");
+    tokio::spawn(task).await.map_err(broke_off).and_then(|result| result)
 }
 
 /// Logs a change and puts it into the audit: whether that has it now.

@@ -11,6 +11,7 @@
 
 mod change;
 mod guard;
+mod limits;
 mod metrics;
 mod operations;
 mod pages;

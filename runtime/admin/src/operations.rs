@@ -26,7 +26,7 @@ pub struct Change {
     pub who: String,
     /// Where the request came from.
     pub remote: IpAddr,
-    /// One word: `reload`, `purge`, `pause`, `resume`, `replay`, `resolve`.
+    /// One word: `reload`, `purge`, `pause`, `resume`, `replay`, `resolve`, `limit`, `unlimit`.
     pub action: String,
     /// What it was done to, as its path below `/admin/v1/` (`queues/bookings/lanes/agent`, `jobs/2f-1a`); empty: the server.
     pub subject: String,
@@ -60,6 +60,10 @@ pub trait Operations: Send + Sync + 'static {
     fn record(&self, change: Change) -> Work<'_, Result<(), String>>;
     /// Entries of the audit with numbers above `after`, oldest first, at most `most`. Bounded: the oldest entries are dropped.
     fn audit(&self, after: u64, most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>>;
+    /// Answers when the limits that operators had set before the last stop are in force. The text says why that is not so yet.
+    fn overrides_read(&self) -> Work<'_, Result<(), String>>;
+    /// Keeps across restarts what is set over the limits of this tenant now, or that nothing is.
+    fn keep_override(&self, tenant: &str) -> Work<'_, Result<(), String>>;
     /// Keeps across restarts that a lane is paused, or is not any more; the store itself is told by the face. The server tells
     /// the store what was kept when it opens it.
     fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>>;

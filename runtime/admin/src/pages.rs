@@ -4,19 +4,21 @@
 //! `on_connect` (it may hold passwords), statements, header values, URLs of `http` steps, values of tenants' attributes.
 
 pub(crate) mod audit;
+pub(crate) mod databases;
 pub(crate) mod queues;
+pub(crate) mod tenants;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use spillgate_config::plan::{Action, Class, DatabasePlan, Driver, Effect, Flow, KeyNeed, Limit, ServerPlan, Step, TenantPlan, When};
+use spillgate_config::plan::{Action, Effect, Flow, KeyNeed, Limit, ServerPlan, Step, When};
 use spillgate_config::{Fault, Plan};
-use spillgate_engine::DatabaseStatus;
-use spillgate_telemetry::{DatabaseMetrics, StatementOutcome};
 
 use crate::operations::Standing;
+use databases::DatabaseSettings;
+use tenants::Tenant;
 
 /// An amount; the largest number stands for no limit.
 pub(crate) struct Amount(u64);
@@ -133,200 +135,6 @@ impl<'a> StepPage<'a> {
     }
 }
 
-/// `GET /admin/v1/databases`.
-#[derive(Serialize)]
-pub(crate) struct Databases<'a> {
-    pub(crate) databases: Vec<DatabaseState<'a>>,
-}
-
-/// A database, and how it is now.
-#[derive(Serialize)]
-pub(crate) struct DatabaseState<'a> {
-    #[serde(flatten)]
-    settings: DatabaseSettings<'a>,
-    /// What enforces that a read-only session cannot write.
-    read_only_by: &'static str,
-    /// Unknown before the first attempt to connect.
-    reachable: Option<bool>,
-    last_error: Option<String>,
-    seats: Seats,
-    statements: BTreeMap<&'static str, u64>,
-    connects: u64,
-    connect_failures: u64,
-    cancels: u64,
-}
-
-#[derive(Serialize)]
-struct DatabaseSettings<'a> {
-    name: &'a str,
-    driver: &'static str,
-    access: &'static str,
-    pool_max: usize,
-    line: usize,
-    idle_ms: Amount,
-    statement_timeout_ms: Amount,
-    from: String,
-}
-
-#[derive(Serialize)]
-struct Seats {
-    max: usize,
-    in_use: usize,
-    idle: usize,
-    ending: usize,
-    waiting: usize,
-    lost: u64,
-}
-
-impl<'a> DatabaseSettings<'a> {
-    fn of(plan: &'a DatabasePlan) -> Self {
-        DatabaseSettings {
-            name: &plan.name,
-            driver: match plan.driver {
-                Driver::Odbc => "odbc",
-                Driver::Postgres => "postgres",
-                Driver::Sqlite => "sqlite",
-            },
-            access: if plan.writable { "read-write" } else { "read-only" },
-            pool_max: plan.pool_max,
-            line: plan.line,
-            idle_ms: milliseconds(plan.idle),
-            statement_timeout_ms: milliseconds(plan.statement_timeout),
-            from: plan.origin.to_string(),
-        }
-    }
-}
-
-impl<'a> DatabaseState<'a> {
-    pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics) -> Self {
-        let seats = status.seats;
-        DatabaseState {
-            settings: DatabaseSettings::of(plan),
-            read_only_by: status.guard,
-            reachable: status.reachable,
-            last_error: status.last_error,
-            seats: Seats {
-                max: seats.max,
-                in_use: seats.in_use,
-                idle: seats.idle,
-                ending: seats.ending,
-                waiting: seats.waiting,
-                lost: seats.lost,
-            },
-            statements: StatementOutcome::ALL.iter().map(|outcome| (outcome.name(), metrics.ended(*outcome))).collect(),
-            connects: metrics.connects.value(),
-            connect_failures: metrics.connect_failures.value(),
-            cancels: metrics.cancels.value(),
-        }
-    }
-}
-
-/// `GET /admin/v1/tenants`.
-#[derive(Serialize)]
-pub(crate) struct Tenants<'a> {
-    pub(crate) tenants: Vec<Tenant<'a>>,
-}
-
-/// A tenant and its limits in force.
-#[derive(Serialize)]
-pub(crate) struct Tenant<'a> {
-    id: &'a str,
-    class: &'static str,
-    flows: &'a [String],
-    /// Names only: what an attribute says about somebody stays here.
-    attributes: Vec<&'a str>,
-    keys: usize,
-    rate: LimitPage<String>,
-    in_flight: LimitPage<Amount>,
-    memory_bytes: LimitPage<Amount>,
-    queued_items: LimitPage<Amount>,
-    queued_bytes: LimitPage<Amount>,
-    queued_disk_bytes: LimitPage<Amount>,
-    from: String,
-}
-
-impl<'a> Tenant<'a> {
-    pub(crate) fn of(plan: &'a TenantPlan) -> Self {
-        Tenant {
-            id: &plan.name,
-            class: match plan.class {
-                Class::Control => "control",
-                Class::Interactive => "interactive",
-                Class::Agent => "agent",
-                Class::Batch => "batch",
-            },
-            flows: &plan.flows,
-            attributes: plan.attributes.keys().map(|name| &**name).collect(),
-            keys: plan.keys.len(),
-            rate: LimitPage { limit: rate(plan), from: plan.rate.origin.to_string() },
-            in_flight: amount(&plan.in_flight),
-            memory_bytes: amount(&plan.memory),
-            queued_items: amount(&plan.queued.items),
-            queued_bytes: amount(&plan.queued.bytes),
-            queued_disk_bytes: amount(&plan.queued.disk),
-            from: plan.origin.to_string(),
-        }
-    }
-}
-
-fn rate(plan: &TenantPlan) -> String {
-    match plan.rate.value.calls {
-        u64::MAX => "unlimited".to_owned(),
-        _ => plan.rate.value.to_string(),
-    }
-}
-
-/// `GET /admin/v1/tenants/{id}/usage`: calls, bytes and items.
-#[derive(Serialize)]
-pub(crate) struct Usage {
-    /// Of the calls that may come at once.
-    rate: Used,
-    in_flight: Used,
-    memory: Used,
-    #[serde(rename = "queued.items")]
-    queued_items: Used,
-    #[serde(rename = "queued.bytes")]
-    queued_bytes: Used,
-    #[serde(rename = "queued.disk")]
-    queued_disk: Used,
-}
-
-#[derive(Serialize)]
-struct Used {
-    /// `null`: it is not known, for the store is not open.
-    used: Option<u64>,
-    limit: Amount,
-    from: String,
-}
-
-/// What a tenant has taken at one moment.
-pub(crate) struct Taken {
-    /// Calls that the rate would still let through at once.
-    pub(crate) rate_left: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) memory: u64,
-    /// Of the store: items, their bytes, and disk.
-    pub(crate) queued: Option<[u64; 3]>,
-}
-
-impl Usage {
-    pub(crate) fn of(plan: &TenantPlan, taken: &Taken) -> Self {
-        let used = |used: Option<u64>, limit: &Limit<u64>| Used { used, limit: Amount(limit.value), from: limit.origin.to_string() };
-        let rate = plan.rate.value;
-        let burst = if rate.calls == u64::MAX { u64::MAX } else { rate.burst };
-        let taken_of_rate = Some(burst.saturating_sub(taken.rate_left));
-        let queued = |index: usize| taken.queued.map(|queued| queued[index]);
-        Usage {
-            rate: Used { used: taken_of_rate, limit: Amount(burst), from: plan.rate.origin.to_string() },
-            in_flight: used(Some(taken.in_flight), &plan.in_flight),
-            memory: used(Some(taken.memory), &plan.memory),
-            queued_items: used(queued(0), &plan.queued.items),
-            queued_bytes: used(queued(1), &plan.queued.bytes),
-            queued_disk: used(queued(2), &plan.queued.disk),
-        }
-    }
-}
-
 /// `POST /admin/v1/reload`, applied.
 #[derive(Serialize)]
 pub(crate) struct Reloaded {
@@ -393,7 +201,7 @@ impl<'a> Config<'a> {
                 admins: plan.admins.iter().map(|admin| &*admin.name).collect(),
                 databases: plan.databases.iter().map(DatabaseSettings::of).collect(),
                 queues: plan.queues.iter().map(|queue| (&*queue.name, queues::QueueSettings::of(queue))).collect(),
-                tenants: plan.tenants.iter().map(Tenant::of).collect(),
+                tenants: plan.tenants.iter().map(|tenant| Tenant::of(tenant, &plan.databases, None)).collect(),
                 flows: plan.flows.iter().map(|flow| FlowPage::of(flow, plan)).collect(),
             },
         }

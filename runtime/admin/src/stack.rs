@@ -10,20 +10,19 @@ use axum::extract::{ConnectInfo, Path, Request, State as Shared};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
-use http::{HeaderValue, Method};
+use http::HeaderValue;
 use http_body_util::{BodyExt as _, Limited};
 use spillgate_config::Fault;
 use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal, problem};
 use spillgate_telemetry::happened;
 
+use crate::pages::databases::{BreakerPage, Breakers, DatabaseState, Databases};
 use crate::reply::{self, REQUEST_ID};
-use crate::{State, change, guard, metrics, pages, queues};
+use crate::{State, change, guard, limits, metrics, pages, queues};
 
 /// Bytes of a request body: nothing here takes more than a few words.
 const BODY_BYTES: usize = 16 * 1024;
-/// Beginnings of paths that the contract names and a later version answers.
-const LATER: &[&str] = &["/admin/v1/breakers"];
 
 /// What the stack found out about a request.
 #[derive(Clone)]
@@ -39,9 +38,11 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/metrics", read(get(metrics::metrics)))
         .route("/admin/v1/flows", read(get(flows)))
         .route("/admin/v1/databases", read(get(databases)))
-        .route("/admin/v1/tenants", read(get(tenants)))
-        .route("/admin/v1/tenants/{id}", get(tenant).fallback(tenant_changes_come_later))
-        .route("/admin/v1/tenants/{id}/usage", read(get(usage)))
+        .route("/admin/v1/breakers", read(get(breakers)))
+        .route("/admin/v1/tenants", read(get(limits::all)))
+        .route("/admin/v1/tenants/{id}", limited(get(limits::one).put(limits::put).patch(limits::patch).delete(limits::delete)))
+        .route("/admin/v1/tenants/{id}/usage", read(get(limits::usage)))
+        .route("/admin/v1/tenants/{id}/explain", read(get(limits::explain)))
         .route("/admin/v1/config", read(get(config)))
         .route("/admin/v1/queues", read(get(queues::queues)))
         .route("/admin/v1/queues/{queue}/lanes/{tenant}", read(get(queues::lane)))
@@ -61,6 +62,10 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 
 fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     route.fallback(only_get)
+}
+
+fn limited(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(only_limits)
 }
 
 fn change(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
@@ -105,41 +110,16 @@ async fn flows(Shared(state): Shared<Arc<State>>) -> Response {
 
 async fn databases(Shared(state): Shared<Arc<State>>) -> Response {
     let live = state.engine.live();
+    let now = state.engine.started().elapsed();
     let databases = live.databases.iter().map(|database| {
         let metrics = state.telemetry.database_metrics(&database.plan().name);
-        pages::DatabaseState::of(database.plan(), database.status(), &metrics)
+        DatabaseState::of(database.plan(), database.status(), &metrics, now)
     });
-    reply::json(&pages::Databases { databases: databases.collect() })
+    reply::json(&Databases { databases: databases.collect() })
 }
 
-async fn tenants(Shared(state): Shared<Arc<State>>) -> Response {
-    let live = state.engine.live();
-    reply::json(&pages::Tenants { tenants: live.plan.tenants.iter().map(pages::Tenant::of).collect() })
-}
-
-async fn tenant(Shared(state): Shared<Arc<State>>, Path(id): Path<String>, asked: axum::Extension<Asked>) -> Response {
-    let live = state.engine.live();
-    match live.plan.tenants.iter().find(|tenant| *tenant.name == *id) {
-        Some(tenant) => reply::json(&pages::Tenant::of(tenant)),
-        None => no_such_tenant(&asked),
-    }
-}
-
-async fn usage(Shared(state): Shared<Arc<State>>, Path(id): Path<String>, asked: axum::Extension<Asked>) -> Response {
-    let live = state.engine.live();
-    match live.tenants.iter().find(|tenant| *tenant.plan.name == *id) {
-        Some(tenant) => {
-            let rate_left = tenant.gate.rate_remaining(tenant.plan.rate.value, state.engine.started().elapsed());
-            let queued = queues::queued_by(&state, &id);
-            let taken = pages::Taken { rate_left, in_flight: tenant.gate.in_flight(), memory: tenant.gate.memory(), queued };
-            reply::json(&pages::Usage::of(&tenant.plan, &taken))
-        }
-        None => no_such_tenant(&asked),
-    }
-}
-
-fn no_such_tenant(asked: &Asked) -> Response {
-    reply::refusal(&Refusal::new(Code::UnknownPage, "The plan that runs has no such tenant."), &asked.id)
+async fn breakers(Shared(state): Shared<Arc<State>>) -> Response {
+    reply::json(&Breakers { breakers: state.engine.breakers().into_iter().map(BreakerPage::of).collect() })
 }
 
 async fn config(Shared(state): Shared<Arc<State>>) -> Response {
@@ -195,18 +175,15 @@ async fn only_post(asked: axum::Extension<Asked>) -> Response {
     reply::method_not_allowed("This is asked for with POST.", "POST", &asked.id)
 }
 
-async fn tenant_changes_come_later(method: Method, asked: axum::Extension<Asked>) -> Response {
-    let detail = match method {
-        Method::PUT | Method::PATCH | Method::DELETE => "Changing a tenant's limits while running is not available yet.",
-        _ => "This page is only read.",
-    };
-    reply::method_not_allowed(detail, "GET, HEAD", &asked.id)
+async fn only_limits(asked: axum::Extension<Asked>) -> Response {
+    reply::method_not_allowed(
+        "Limits are read with GET and changed with PUT, PATCH and DELETE.",
+        "GET, HEAD, PUT, PATCH, DELETE",
+        &asked.id,
+    )
 }
 
 async fn nothing_here(request: Request) -> Response {
-    let path = request.uri().path();
-    let later = LATER.iter().any(|start| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-    let detail = if later { "This page is not available yet." } else { "There is no such page on the admin listener." };
     let id = request.extensions().get::<Asked>().map_or("", |asked| &asked.id);
-    reply::refusal(&Refusal::new(Code::UnknownPage, detail), id)
+    reply::refusal(&Refusal::new(Code::UnknownPage, "There is no such page on the admin listener."), id)
 }

@@ -5,6 +5,7 @@
 //! 2. Exit codes: 0 fine, 1 faults found, 2 usage.
 //! 3. Nothing is written outside of the data folder and the folders named on the command line.
 
+mod breakers;
 mod call;
 mod cli;
 mod commands;
@@ -17,6 +18,7 @@ mod init;
 mod keeping;
 mod last_good;
 mod operations;
+mod overrides;
 mod private_file;
 mod queue_commands;
 mod reload;

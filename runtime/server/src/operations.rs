@@ -1,4 +1,4 @@
-//! What the admin face asks of the server: reloads, the audit, and pauses that outlive a restart.
+//! What the admin face asks of the server: reloads, the audit, pauses and limits that outlive a restart.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,12 +10,14 @@ use spillgate_model::Work;
 use spillgate_queue::LaneName;
 
 use crate::keeping::Keeping;
+use crate::overrides::KeptOverrides;
 use crate::reload::Reloader;
 
 /// The server as its operators see it.
 pub(crate) struct Operator {
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) keeping: Arc<Keeping>,
+    pub(crate) overrides: KeptOverrides,
 }
 
 impl Operations for Operator {
@@ -37,6 +39,19 @@ impl Operations for Operator {
 
     fn audit(&self, after: u64, most: usize) -> Work<'_, Result<Vec<AuditEntry>, String>> {
         Box::pin(async move { Ok(self.keeping.control().await?.audit(after, most).into_iter().map(as_page).collect()) })
+    }
+
+    fn overrides_read(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(self.keeping.is_read())
+    }
+
+    fn keep_override(&self, tenant: &str) -> Work<'_, Result<(), String>> {
+        let tenant = tenant.to_owned();
+        Box::pin(async move {
+            let control = self.keeping.control().await?;
+            self.overrides.keep(&control, &tenant).map_err(|error| error.to_string())?;
+            control.kept().await.map_err(|error| error.to_string())
+        })
     }
 
     fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>> {

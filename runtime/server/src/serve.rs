@@ -26,9 +26,10 @@ use tokio_util::sync::CancellationToken;
 use crate::data_dir::DataDir;
 use crate::keeping::Keeping;
 use crate::operations::Operator;
+use crate::overrides::KeptOverrides;
 use crate::reload::{self, Reloader};
 use crate::watch::Watch;
-use crate::{cli, commands, cursor_key, health, last_good, wiring};
+use crate::{breakers, cli, commands, cursor_key, health, last_good, wiring};
 
 /// How long attempts that are cut off may take to let go.
 const CUT_OFF: Duration = Duration::from_secs(1);
@@ -109,12 +110,14 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let reloader = Reloader::new(config.to_owned(), addresses, engine.clone(), telemetry.clone(), keeping.clone());
     let stopping = CancellationToken::new();
     let gateway = Gateway::new(engine.clone(), telemetry.clone(), gateway_options(&keeping));
-    let operator = Operator { reloader: reloader.clone(), keeping: keeping.clone() };
+    let overrides = KeptOverrides::new(engine.clone());
+    let operator = Operator { reloader: reloader.clone(), keeping: keeping.clone(), overrides };
     let admin_service = Admin::new(engine.clone(), telemetry.clone(), Arc::new(operator));
     let serving = tokio::spawn(gateway.serve(flows, stopping.clone()));
     let administering = tokio::spawn(admin_service.serve(admin, stopping.clone()));
     let reloading = tokio::spawn(follow_files(reloader, engine.clone(), stopping.clone()));
     tokio::spawn(health::follow(engine.clone(), telemetry.clone(), stopping.clone()));
+    tokio::spawn(breakers::follow(engine.clone(), keeping.clone(), stopping.clone()));
     let opening = keeping.clone();
     tokio::spawn(async move { opening.open().await });
     on_ready(&bound);

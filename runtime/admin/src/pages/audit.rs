@@ -37,10 +37,9 @@ impl Audit {
 impl EntryPage {
     fn of(entry: AuditEntry) -> Self {
         let AuditEntry { number, at_ms, change } = entry;
-        let at = i64::try_from(at_ms).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
         EntryPage {
             number,
-            at: at.map_or_else(String::new, |at| at.to_string()),
+            at: time(at_ms),
             who: change.who,
             remote: change.remote.to_string(),
             action: change.action,
@@ -50,6 +49,12 @@ impl EntryPage {
             outcome: change.outcome,
         }
     }
+}
+
+/// Milliseconds since 1970 as RFC 3339, UTC.
+pub(super) fn time(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    at.map_or_else(String::new, |at| at.to_string())
 }
 
 /// What a change came to, and whether the audit has it.

@@ -203,8 +203,7 @@ impl<'a> StorePage<'a> {
 
 impl<'a> StoreNumbers<'a> {
     fn of(status: &'a StoreStatus) -> Self {
-        let Recovered { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, losses, remarks } =
-            &status.recovered;
+        let Recovered { lanes, waiting, cut_bytes, cut_records, quarantined_extents, missing_files, losses, remarks } = &status.recovered;
         StoreNumbers {
             disk_used_bytes: status.disk_used,
             volume_free_bytes: status.volume_free,

@@ -3,12 +3,18 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use spillgate_config::load_from;
+use spillgate_config::plan::{BreakerPlan, TenantPlan};
 use spillgate_config::source::Memory;
-use spillgate_engine::{HeldBy, HeldLane, SeatCounts};
+use spillgate_config::{Override, explain_for, load_from};
+use spillgate_engine::{
+    BreakerMove, BreakerState, BreakerStatus, BreakerView, DatabaseStatus, HeldBy, HeldLane, LimitReason, Outage, SeatClass, SeatCounts,
+    SeatStatus, TenantSeats, Transition,
+};
 use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes, Waits};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 
+use super::databases::{DatabaseState, Databases};
+use super::tenants::{Taken, Tenants};
 use super::*;
 use crate::operations::{AuditEntry, Change};
 
@@ -177,6 +183,50 @@ fn changed<T>(value: T) -> audit::Changed<T> {
     audit::Changed { value, audited: true }
 }
 
+fn fair() -> SeatStatus {
+    let slowed = LimitReason::Slowed { times: 3.218_7 };
+    let change = |at, limit, reason| Transition { at: Duration::from_secs(at), limit, reason };
+    SeatStatus {
+        limit: 9,
+        reason: LimitReason::Recovering,
+        in_use: 1,
+        slow: 1,
+        held_back: 0,
+        waiting: 3,
+        tenants: vec![TenantSeats {
+            tenant: "agent".into(),
+            class: SeatClass::Agent,
+            held: 1,
+            waiting: 3,
+            oldest_wait: Duration::from_millis(120),
+            standing: true,
+        }],
+        transitions: 2,
+        last_transitions: vec![change(58, 8, slowed), change(59, 9, LimitReason::Recovering)],
+    }
+}
+
+fn breakers() -> databases::Breakers {
+    let outage = Outage { lasted: Duration::from_secs(7), cool_down: Duration::from_millis(400) };
+    let open = BreakerView {
+        database: "fleet".into(),
+        flow: None,
+        plan: Some(BreakerPlan::default()),
+        status: BreakerStatus { state: BreakerState::Open, outage: Some(outage), probes: 1, calls: 40, failures: 31 },
+        moves: vec![BreakerMove { at_ms: 1_795_000_000_000, to: BreakerState::Open }],
+    };
+    let status = BreakerStatus { state: BreakerState::Closed, outage: None, probes: 0, calls: 3, failures: 0 };
+    let off = BreakerView { database: "fleet".into(), flow: Some("truck_position".into()), plan: None, status, moves: Vec::new() };
+    databases::Breakers { breakers: [open, off].into_iter().map(databases::BreakerPage::of).collect() }
+}
+
+/// Without the lines of the flow and the database: those are the configuration's.
+fn explained(plan: &Plan, tenant: &TenantPlan) -> tenants::ExplainedPage {
+    let lines = explain_for(plan, tenant, "truck_position").expect("it may call it");
+    let limits = lines.into_iter().filter(|line| line.name.starts_with("tenant.in")).map(Into::into).collect();
+    tenants::ExplainedPage { version: plan.version.clone(), limits }
+}
+
 /// Every page of one plan.
 fn all_pages() -> Value {
     let plan = plan();
@@ -190,11 +240,15 @@ fn all_pages() -> Value {
         writable: database.writable,
         guard: "the session",
         seats: SeatCounts { max: 16, in_use: 1, idle: 1, ending: 0, waiting: 3, lost: 0 },
+        fair: fair(),
         reachable: Some(true),
         last_error: None,
     };
     let tenant = &plan.tenants[0];
-    let taken = Taken { rate_left: 57, in_flight: 2, memory: 65_536, queued: Some([7, 5_120, 131_072]) };
+    let taken =
+        Taken { rate_left: 57, repeats_left: 19, in_flight: 2, memory: 65_536, runs: 3, queued: Some([7, 5_120, 131_072]), seats: vec![1] };
+    let set = Override::read(&json!({ "in_flight": 4, "run": { "ttl": "5min" } })).expect("an override");
+    let limited = set.over(tenant, &plan.databases);
     let (store, lanes) = (store_status(), [lane("(direct)", "agent", 0), lane("bookings", "agent", 6), lane("gone", "agent", 1)]);
     let held = HeldLane { lane: lanes[1].name.clone(), by: HeldBy::Database, since: std::time::Instant::now() + Duration::from_secs(60) };
     let lanes = queues::Lane::all(lanes.into(), &[held]);
@@ -202,9 +256,11 @@ fn all_pages() -> Value {
     let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()], remarks: Vec::new() };
     json!({
         "/admin/v1/flows": shown(&Flows::of(&plan)),
-        "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics)] }),
-        "/admin/v1/tenants": shown(&Tenants { tenants: vec![Tenant::of(tenant)] }),
-        "/admin/v1/tenants/agent/usage": shown(&Usage::of(tenant, &taken)),
+        "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics, Duration::from_secs(60))] }),
+        "/admin/v1/tenants": shown(&Tenants { tenants: vec![Tenant::of(&limited, &plan.databases, Some(&set))], overrides_without_tenant: vec!["gone"] }),
+        "/admin/v1/tenants/agent/usage": shown(&tenants::usage(&limited, &plan.databases, &taken)),
+        "/admin/v1/tenants/agent/explain?flow=truck_position": shown(&explained(&plan, &limited)),
+        "/admin/v1/breakers": shown(&breakers()),
         "/admin/v1/config": shown(&Config::of(&plan, &standing)),
         "/admin/v1/queues": shown(&queues::Queues::of(&plan, &queues::Known::Open(&store, &lanes))),
         "/admin/v1/queues (could not be opened)": shown(&queues::Queues::of(&plan, &queues::Known::Unusable("no such folder"))),

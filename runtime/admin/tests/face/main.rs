@@ -1,6 +1,7 @@
 //! The admin face over a real listener: who is answered, what, and what a reload does.
 
 mod durable;
+mod limits;
 mod support;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ async fn an_admin_sees_what_runs() {
     assert!(metrics.body.contains("spillgate_memory_limit_bytes 268435456\n"), "{}", metrics.body);
     assert_eq!(face.get("/admin/v1/flows").await.json()["flows"][0]["http"], "GET /api/hello");
     assert_eq!(face.get("/admin/v1/databases").await.json()["databases"], serde_json::json!([]));
-    assert_eq!(face.get("/admin/v1/tenants").await.json()["tenants"][0]["in_flight"]["from"], "/etc/spillgate/server.toml:5");
+    assert_eq!(face.get("/admin/v1/tenants").await.json()["tenants"][0]["limits"]["in_flight"]["from"], "/etc/spillgate/server.toml:5");
     assert_eq!(face.get("/admin/v1/tenants/agent").await.json()["id"], "agent");
     let usage = face.get("/admin/v1/tenants/agent/usage").await.json();
     assert_eq!((&usage["in_flight"]["used"], &usage["in_flight"]["limit"], &usage["rate"]["used"]), (&0.into(), &8.into(), &0.into()));
@@ -103,17 +104,18 @@ async fn every_no_is_a_problem_object() {
         ("POST /metrics", 405, "method_not_allowed"),
         ("GET /admin/v1/queues/bookings/lanes/agent/purge", 405, "method_not_allowed"),
         ("POST /admin/v1/audit", 405, "method_not_allowed"),
-        ("DELETE /admin/v1/tenants/agent", 405, "method_not_allowed"),
+        ("POST /admin/v1/tenants/agent", 405, "method_not_allowed"),
+        ("PUT /admin/v1/tenants", 405, "method_not_allowed"),
+        ("GET /admin/v1/tenants/nobody/explain?flow=hello", 404, "unknown_page"),
+        ("GET /admin/v1/tenants/agent/explain?flow=nothing", 404, "unknown_page"),
+        ("GET /admin/v1/tenants/agent/explain", 400, "malformed"),
     ] {
         let reply = face.send(line, KEY, "").await;
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{line}");
         assert_eq!(status == 405, reply.head.contains("\r\nallow: "), "{line}: {}", reply.head);
     }
-    for (path, is_later) in
-        [("/admin/v1/breakers", true), ("/admin/v1/breakers/x", true), ("/admin/v1/auditor", false), ("/favicon.ico", false)]
-    {
-        let reply = face.send(&format!("POST {path}"), KEY, "").await;
-        assert_eq!((reply.status, reply.body.contains("not available yet")), (404, is_later), "{path}");
+    for path in ["/admin/v1/breakers/x", "/admin/v1/auditor", "/favicon.ico"] {
+        assert_eq!(face.send(&format!("POST {path}"), KEY, "").await.status, 404, "{path}");
     }
     let large = face.send("POST /admin/v1/reload", KEY, &"x".repeat(20_000)).await;
     assert_eq!((large.status, large.code().as_str()), (413, "too_large"));

@@ -32,6 +32,10 @@ pub(crate) struct Server {
     audit: Mutex<Vec<AuditEntry>>,
     /// The control store cannot be written.
     pub(crate) keeps_nothing: AtomicBool,
+    /// Limits that were set before the last stop have not been read yet.
+    pub(crate) still_reads: AtomicBool,
+    /// Tenants whose limits were kept.
+    pub(crate) limited: Mutex<Vec<String>>,
     /// Lanes kept as paused.
     pub(crate) paused: Mutex<Vec<LaneName>>,
 }
@@ -83,6 +87,18 @@ impl Operations for Server {
         let audit = self.audit.lock().expect("no test panics here");
         let page: Vec<AuditEntry> = audit.iter().filter(|entry| entry.number > after).take(most).cloned().collect();
         Box::pin(async move { Ok(page) })
+    }
+    fn overrides_read(&self) -> Work<'_, Result<(), String>> {
+        let read = if self.still_reads.load(Ordering::Relaxed) { Err("still being read".to_owned()) } else { Ok(()) };
+        Box::pin(async move { read })
+    }
+    fn keep_override(&self, tenant: &str) -> Work<'_, Result<(), String>> {
+        let tenant = tenant.to_owned();
+        Box::pin(async move {
+            self.keeps()?;
+            self.limited.lock().expect("no test panics here").push(tenant);
+            Ok(())
+        })
     }
     fn keep_pause(&self, lane: &LaneName, paused: bool) -> Work<'_, Result<(), String>> {
         let lane = lane.clone();

@@ -1,0 +1,256 @@
+//! Databases: settings, who holds seats and who waits, the limit now and why; and breakers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use spillgate_config::plan::{BreakerPlan, DatabasePlan, Driver, Shed};
+use spillgate_engine::{BreakerView, DatabaseStatus, LimitReason, SeatCounts, SeatStatus};
+use spillgate_telemetry::{DatabaseMetrics, StatementOutcome};
+
+use super::{Amount, milliseconds};
+
+/// `GET /admin/v1/databases`.
+#[derive(Serialize)]
+pub(crate) struct Databases<'a> {
+    pub(crate) databases: Vec<DatabaseState<'a>>,
+}
+
+/// A database, and how it is now.
+#[derive(Serialize)]
+pub(crate) struct DatabaseState<'a> {
+    #[serde(flatten)]
+    settings: DatabaseSettings<'a>,
+    /// What enforces that a read-only session cannot write.
+    read_only_by: &'static str,
+    /// Unknown before the first attempt to connect.
+    reachable: Option<bool>,
+    last_error: Option<String>,
+    seats: Seats,
+    statements: BTreeMap<&'static str, u64>,
+    connects: u64,
+    connect_failures: u64,
+    cancels: u64,
+}
+
+/// As configured.
+#[derive(Serialize)]
+pub(crate) struct DatabaseSettings<'a> {
+    name: &'a str,
+    driver: &'static str,
+    access: &'static str,
+    pool_max: usize,
+    fast_only: usize,
+    shed: &'static str,
+    line: usize,
+    idle_ms: Amount,
+    statement_timeout_ms: Amount,
+    /// `null`: it is off.
+    breaker: Option<BreakerSettings>,
+    from: String,
+}
+
+#[derive(Serialize)]
+struct BreakerSettings {
+    window_ms: Amount,
+    min_calls: u64,
+    open_below: f64,
+    probes: u32,
+    probe_limit_ms: Amount,
+    cool_down_ms: Amount,
+}
+
+impl BreakerSettings {
+    fn of(plan: &BreakerPlan) -> Self {
+        BreakerSettings {
+            window_ms: milliseconds(plan.window),
+            min_calls: plan.min_calls,
+            open_below: plan.open_below,
+            probes: plan.probes,
+            probe_limit_ms: milliseconds(plan.probe_limit),
+            cool_down_ms: milliseconds(plan.cool_down),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Seats {
+    max: usize,
+    /// Seats that may be held now, and why no more.
+    limit: u32,
+    limit_because: LimitBecause,
+    in_use: usize,
+    /// Of those in use, by flows that are slow or not yet measured.
+    slow: u32,
+    idle: usize,
+    /// Set aside: their statements are ending, or are lost in a driver.
+    ending: usize,
+    lost: u64,
+    waiting: usize,
+    tenants: Vec<TenantSeats>,
+    limit_changes: u64,
+    /// Oldest first.
+    last_limit_changes: Vec<LimitChange>,
+}
+
+#[derive(Serialize)]
+struct TenantSeats {
+    tenant: String,
+    class: &'static str,
+    in_use: u32,
+    waiting: u32,
+    oldest_wait_ms: Amount,
+    /// Its line stands: newest go first, and what waited too long is shed.
+    standing: bool,
+}
+
+#[derive(Serialize)]
+struct LimitChange {
+    ago_ms: Amount,
+    limit: u32,
+    because: LimitBecause,
+}
+
+/// Why the limit is what it is.
+#[derive(Serialize)]
+struct LimitBecause {
+    reason: &'static str,
+    /// How many times longer than usual calls held their seats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<f64>,
+}
+
+impl LimitBecause {
+    fn of(reason: LimitReason) -> Self {
+        let (reason, times) = match reason {
+            LimitReason::Pool => ("pool", None),
+            LimitReason::Slowed { times } => ("slowed", Some((times * 100.0).round() / 100.0)),
+            LimitReason::Recovering => ("recovering", None),
+        };
+        LimitBecause { reason, times }
+    }
+}
+
+impl<'a> DatabaseSettings<'a> {
+    pub(crate) fn of(plan: &'a DatabasePlan) -> Self {
+        DatabaseSettings {
+            name: &plan.name,
+            driver: match plan.driver {
+                Driver::Odbc => "odbc",
+                Driver::Postgres => "postgres",
+                Driver::Sqlite => "sqlite",
+            },
+            access: if plan.writable { "read-write" } else { "read-only" },
+            pool_max: plan.pool_max,
+            fast_only: plan.fast_only,
+            shed: match plan.shed {
+                Shed::Adaptive => "adaptive",
+                Shed::Off => "off",
+            },
+            line: plan.line,
+            idle_ms: milliseconds(plan.idle),
+            statement_timeout_ms: milliseconds(plan.statement_timeout),
+            breaker: plan.breaker.as_ref().map(BreakerSettings::of),
+            from: plan.origin.to_string(),
+        }
+    }
+}
+
+impl<'a> DatabaseState<'a> {
+    /// `now` on the clock that seats are shown: since the engine's start.
+    pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics, now: Duration) -> Self {
+        DatabaseState {
+            settings: DatabaseSettings::of(plan),
+            read_only_by: status.guard,
+            reachable: status.reachable,
+            last_error: status.last_error,
+            seats: Seats::of(&status.seats, &status.fair, now),
+            statements: StatementOutcome::ALL.iter().map(|outcome| (outcome.name(), metrics.ended(*outcome))).collect(),
+            connects: metrics.connects.value(),
+            connect_failures: metrics.connect_failures.value(),
+            cancels: metrics.cancels.value(),
+        }
+    }
+}
+
+impl Seats {
+    fn of(counts: &SeatCounts, fair: &SeatStatus, now: Duration) -> Self {
+        let tenants = fair.tenants.iter().map(|tenant| TenantSeats {
+            tenant: tenant.tenant.to_string(),
+            class: tenant.class.name(),
+            in_use: tenant.held,
+            waiting: tenant.waiting,
+            oldest_wait_ms: milliseconds(tenant.oldest_wait),
+            standing: tenant.standing,
+        });
+        let changes = fair.last_transitions.iter().map(|change| LimitChange {
+            ago_ms: milliseconds(now.saturating_sub(change.at)),
+            limit: change.limit,
+            because: LimitBecause::of(change.reason),
+        });
+        Seats {
+            max: counts.max,
+            limit: fair.limit,
+            limit_because: LimitBecause::of(fair.reason),
+            in_use: counts.in_use,
+            slow: fair.slow,
+            idle: counts.idle,
+            ending: counts.ending,
+            lost: counts.lost,
+            waiting: counts.waiting,
+            tenants: tenants.collect(),
+            limit_changes: fair.transitions,
+            last_limit_changes: changes.collect(),
+        }
+    }
+}
+
+/// `GET /admin/v1/breakers`.
+#[derive(Serialize)]
+pub(crate) struct Breakers {
+    pub(crate) breakers: Vec<BreakerPage>,
+}
+
+/// A breaker: of a database, or of one flow on it.
+#[derive(Serialize)]
+pub(crate) struct BreakerPage {
+    database: String,
+    /// `null`: the database's own.
+    flow: Option<String>,
+    state: &'static str,
+    /// Of one that is not closed: how long it has not been, and how long nobody may ask still.
+    outage_ms: Option<Amount>,
+    opens_in_ms: Option<Amount>,
+    probes_out: usize,
+    /// In its window.
+    calls: u64,
+    failures: u64,
+    /// `null`: it is off.
+    settings: Option<BreakerSettings>,
+    /// Oldest first.
+    last_moves: Vec<Move>,
+}
+
+#[derive(Serialize)]
+struct Move {
+    at: String,
+    to: &'static str,
+}
+
+impl BreakerPage {
+    pub(crate) fn of(view: BreakerView) -> Self {
+        let BreakerView { database, flow, plan, status, moves } = view;
+        BreakerPage {
+            database: database.to_string(),
+            flow: flow.map(|flow| flow.to_string()),
+            state: status.state.name(),
+            outage_ms: status.outage.map(|outage| milliseconds(outage.lasted)),
+            opens_in_ms: status.outage.map(|outage| milliseconds(outage.cool_down)),
+            probes_out: status.probes,
+            calls: status.calls,
+            failures: status.failures,
+            settings: plan.as_ref().map(BreakerSettings::of),
+            last_moves: moves.into_iter().map(|moved| Move { at: super::audit::time(moved.at_ms), to: moved.to.name() }).collect(),
+        }
+    }
+}
