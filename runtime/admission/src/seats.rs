@@ -171,7 +171,7 @@ impl FairSeats {
         }
     }
 
-    /// So many connections that belong to no [`Held`] take room: they are ending, or lost.
+    /// So many seats cannot be had: their connections are ending or lost and belong to no [`Held`], or cannot be opened.
     pub fn hold_back(&mut self, connections: u32) {
         self.held_back = connections;
     }
@@ -214,7 +214,7 @@ impl FairSeats {
             return self.limit.pass(now);
         }
         let bounds = (self.pool.floor.min(self.pool.max), self.pool.max);
-        let taken = seated.held() + self.held_back;
-        self.limit.look(tenants.iter_mut().map(|tenant| &mut tenant.evidence), bounds, |limit| taken * 2 >= limit, now);
+        let held = seated.held();
+        self.limit.look(tenants.iter_mut().map(|tenant| &mut tenant.evidence), bounds, |limit| held * 2 >= limit, now);
     }
 }

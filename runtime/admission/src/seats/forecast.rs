@@ -16,7 +16,7 @@ use super::tenants::Tenant;
 const LONGEST: f64 = 3_600.0;
 /// Nobody is told to come back sooner (seconds).
 const SHORTEST: f64 = 0.001;
-/// Seats that were due so many times over did not come back: time since the last one counts.
+/// Seats that were due so many times over did not come back: the time since one was last given or came back counts.
 const STALLED: f64 = 2.0;
 
 /// A call that waits, or would.
@@ -85,9 +85,9 @@ impl FairSeats {
     fn wait_of(&self, position: &Position, tenant: Option<&Tenant>, now: Duration) -> Duration {
         let Position { class, speed, share, ahead } = *position;
         let hold = self.seated.hold(speed).as_secs_f64();
-        let seats = f64::from(if speed == SLOW { self.slow_seats() } else { self.limit() });
+        let seats = f64::from(if speed == SLOW { self.slow_seats() } else { self.limit().max(1) });
         let held = tenant.map_or(0, |tenant| tenant.held);
-        let surplus = (self.seated.held() + self.held_back + 1).saturating_sub(self.limit()).max(1);
+        let surplus = (self.seated.held() + 1).saturating_sub(self.limit()).max(1);
         let next = self.interval(speed, now).as_secs_f64() * f64::from(surplus);
         let at_own_limit = if held >= share.limit { hold * f64::from(ahead + 1) / f64::from(share.limit.max(1)) } else { 0.0 };
         if held < share.reserved || class == Class::Control {
@@ -110,14 +110,14 @@ impl FairSeats {
     /// The time between two seats that come free for calls of this speed.
     pub(super) fn interval(&self, speed: usize, now: Duration) -> Duration {
         let rate = |speed: usize| f64::from(self.seated.held_at(speed)) / self.seated.hold(speed).as_secs_f64().max(1e-6);
-        let (rate, freed) = if speed == SLOW {
-            (rate(SLOW), self.seated.freed[SLOW])
+        let (rate, moved) = if speed == SLOW {
+            (rate(SLOW), self.seated.moved[SLOW])
         } else {
-            (rate(FAST) + rate(SLOW), self.seated.freed[FAST].max(self.seated.freed[SLOW]))
+            (rate(FAST) + rate(SLOW), self.seated.moved[FAST].max(self.seated.moved[SLOW]))
         };
         let hold = self.seated.hold(speed).as_secs_f64();
         let expected = if rate > 0.0 { (1.0 / rate).min(hold) } else { hold };
-        let since = now.saturating_sub(freed).as_secs_f64();
+        let since = now.saturating_sub(moved).as_secs_f64();
         duration(if since > STALLED * hold { expected.max(since) } else { expected }.max(SHORTEST))
     }
 }

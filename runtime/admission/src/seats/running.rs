@@ -36,7 +36,7 @@ pub(super) struct Seated {
     /// Mean hold time by speed.
     hold: [Option<Duration>; 2],
     /// When a seat was last known to be free, by speed: it came back, or was given away.
-    pub(super) freed: [Duration; 2],
+    pub(super) moved: [Duration; 2],
 }
 
 impl Seated {
@@ -48,13 +48,13 @@ impl Seated {
             held: [0; 2],
             of_control: 0,
             hold: [None; 2],
-            freed: [Duration::ZERO; 2],
+            moved: [Duration::ZERO; 2],
         }
     }
     pub(super) fn add(&mut self, running: Running) -> Held {
         let speed = usize::from(running.slow);
         self.held[speed] += 1;
-        self.freed[speed] = running.granted;
+        self.moved[speed] = running.granted;
         self.of_control += u32::from(running.class == Class::Control);
         let place = self.free.pop().unwrap_or(self.places.len());
         if place == self.places.len() {
@@ -71,7 +71,7 @@ impl Seated {
         let speed = usize::from(running.slow);
         self.held[speed] -= 1;
         self.of_control -= u32::from(running.class == Class::Control);
-        self.freed[speed] = now;
+        self.moved[speed] = now;
         if let Some(took) = took {
             let mean = &mut self.hold[speed];
             *mean = Some(mean.map_or(took, |mean| (mean * 7 + took) / 8));

@@ -18,12 +18,11 @@ pub(super) fn is_slow(estimate: Option<Estimate>) -> bool {
 impl FairSeats {
     /// For which speeds a seat is free.
     pub(super) fn room(&self) -> [bool; 2] {
-        let taken = self.seated.held() + self.held_back;
-        let limit = self.limit();
-        let free = taken < self.pool.max;
+        let (held, limit) = (self.seated.held(), self.limit());
+        let free = held < self.reachable();
         // However low the limit, and whoever hangs: fast calls keep the seats that are theirs.
-        let fast = free && (taken < limit || self.seated.held_at(FAST) < self.pool.fast_only.max(1));
-        let slow = free && taken < limit && self.seated.held_at(SLOW) + self.held_back < self.slow_seats();
+        let fast = free && (held < limit || self.seated.held_at(FAST) < self.pool.fast_only.max(1));
+        let slow = free && held < limit && self.seated.held_at(SLOW) < self.slow_seats();
         [fast, slow]
     }
     /// Seats that slow calls may hold.
@@ -32,7 +31,10 @@ impl FairSeats {
     }
     /// Seats that may be held.
     pub(super) fn limit(&self) -> u32 {
-        self.limit.seats(self.pool.max)
+        self.limit.seats(self.pool.max).min(self.reachable())
+    }
+    fn reachable(&self) -> u32 {
+        self.pool.max.saturating_sub(self.held_back)
     }
     pub(super) fn control_has_room(&self) -> bool {
         self.seated.of_control() < (self.pool.max / 4).max(1)

@@ -61,7 +61,7 @@ pub struct SeatStatus {
     pub in_use: u32,
     /// Of those, held by calls that are slow or not yet measured.
     pub slow: u32,
-    /// Seats that nobody can have: their connections are ending, or lost.
+    /// Seats that nobody can have.
     pub held_back: u32,
     /// Calls in line.
     pub waiting: u32,

@@ -366,6 +366,31 @@ fn connections_that_are_held_back_take_room() {
 }
 
 #[test]
+fn one_seat_within_reach_is_for_any_call() {
+    // As where a database did not answer, and one call may try.
+    for estimate in [FAST, SLOW, None] {
+        let mut rig = Rig::new(pool(16));
+        rig.seats.hold_back(15);
+        let _held = rig.held("t", estimate);
+        let _waits = rig.waits("t", estimate);
+        assert!(rig.next().is_none());
+    }
+}
+
+#[test]
+fn an_idle_night_is_no_stall() {
+    let mut rig = Rig::new(pool(16));
+    rig.deadline = s(5);
+    rig.now += s(8 * 3_600);
+    let _held = rig.fill("t", None, 14);
+    rig.now += ms(100);
+    assert!(matches!(rig.ask("u", None), Asked::Wait(_)));
+    // Nothing comes back for long: that is one.
+    rig.now += s(30);
+    assert_eq!(refusal(rig.ask("v", None)).kind, RefusalKind::WaitTooLong);
+}
+
+#[test]
 fn time_spent_on_opening_sessions_does_not_lower_the_limit() {
     for (connecting, lowered) in [(true, false), (false, true)] {
         let mut rig = Rig::new(pool(16));
