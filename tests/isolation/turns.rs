@@ -92,7 +92,7 @@ fn hang_ups_in_mass_give_everything_back() {
 
 #[test]
 fn e5_a_single_item_is_worked_off_within_a_few_turns_of_a_backlog_of_eight_hundred() {
-    const BACKLOG: usize = 800;
+    const BACKLOG: u64 = 800;
     let _turn = turn();
     let rig = Rig::postgres(Duration::from_secs(1));
     let later = flow("later", "POST /later", "write", "10s", "main", "SELECT pg_sleep(0.02)::text AS slept")
@@ -118,7 +118,7 @@ fn e5_a_single_item_is_worked_off_within_a_few_turns_of_a_backlog_of_eight_hundr
             threads.spawn(|| (0..BACKLOG / 4).for_each(|_| drop(append("many"))));
         }
     });
-    let waiting = |server: &Server| server.lane("work", "many")["waiting"].as_u64().expect("a number") as usize;
+    let waiting = |server: &Server| server.lane("work", "many")["waiting"].as_u64().expect("a number");
     assert_eq!(waiting(&server), BACKLOG);
     server.operate_lane("work", "many", "resume", "{}");
     server.wait_for("the backlog to be worked off", |server| (waiting(server) < BACKLOG - 5).then_some(()));
