@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::estimate::Estimate;
 use super::running::Running;
 use super::status::{LimitReason, Transition};
 
@@ -15,6 +16,8 @@ use super::status::{LimitReason, Transition};
 const TICK: Duration = Duration::from_millis(100);
 /// Evidence fades with this time constant, or that of the tenant's usual hold time, within bounds (seconds).
 const MEMORY: (f64, f64) = (0.5, 2.0);
+/// Calls that are shorter count as so long: what scheduling adds to them is no illness of the database.
+const LEAST_USUAL: Duration = Duration::from_millis(5);
 /// So many times slower than usual: the limit is lowered; it rises again below the second.
 const SLOWED: f64 = 2.0;
 const WELL: f64 = 1.5;
@@ -35,6 +38,10 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
+    /// What a call with this estimate earns.
+    pub(super) fn usual(estimate: &Estimate) -> Duration {
+        estimate.usual.max(LEAST_USUAL)
+    }
     /// Counts what a seat was held for since it was last counted.
     pub(super) fn count(&mut self, running: &mut Running, now: Duration) {
         let Some(usual) = running.usual.filter(|_| !running.connecting) else { return };

@@ -8,9 +8,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// No target is below this.
 const LEAST_TARGET: Duration = Duration::from_millis(5);
 
-/// How long a call may wait while its line stands, where seats are held for `hold`.
-pub(super) fn target(hold: Duration) -> Duration {
-    (hold * 2).max(LEAST_TARGET)
+/// How long a call may wait while its line stands, where seats are held for `hold`: twice as long, or what a full line takes that has
+/// all `seats` its tenant may hold. A line that is long because it was allowed to be does not stand for that alone.
+pub(super) fn target(hold: Duration, line: u32, seats: u32) -> Duration {
+    hold.saturating_mul((line / seats.max(1)).max(2)).max(LEAST_TARGET)
 }
 
 /// One line's state. It begins to stand above the target and stops below half of it, so that it does not flutter.

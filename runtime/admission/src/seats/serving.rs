@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::FairSeats;
+use super::adaptive::Evidence;
 use super::asking::{Asking, Class, Held, Next, RefusalKind, Ticket};
 use super::codel;
 use super::estimate::Estimate;
@@ -59,10 +60,11 @@ impl FairSeats {
         let speed = self.speed_next(key, room)?;
         let slow = speed == SLOW;
         let sheds = self.pool.adaptive && key.class != Class::Control;
-        let target = codel::target(self.seated.hold(speed));
         let ticket = |number| Ticket { number, tenant: key.tenant, class: key.class, slow };
         let mut dropped = Vec::new();
-        let line = &mut self.tenants.get(key.tenant).queue(key.class).lines[speed];
+        let tenant = self.tenants.get(key.tenant);
+        let target = codel::target(self.seated.hold(speed), tenant.share.line, tenant.share.limit.min(self.pool.max));
+        let line = &mut tenant.queue(key.class).lines[speed];
         let stands = line.standing.turn(line.oldest_wait(now), target, now) && sheds;
         while stands && line.calls.len() > 1 && line.oldest_wait(now) > target {
             dropped.extend(line.take(false).map(|(number, waiting)| (number, waiting, RefusalKind::Shed)));
@@ -118,7 +120,7 @@ impl FairSeats {
         queue.finish = start + virtual_time(charged, weight);
         self.floors.used(class, charged, |class| self.backlog.waits(class));
         self.refile(place);
-        let usual = estimate.map(|estimate| estimate.usual);
+        let usual = estimate.as_ref().map(Evidence::usual);
         let (granted, began, counted) = (now, now, now);
         self.seated.add(Running { tenant: place, class, slow, granted, charged, weight, usual, began, counted, connecting: false })
     }

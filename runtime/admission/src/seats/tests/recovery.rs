@@ -70,6 +70,15 @@ fn a_flow_that_is_slow_by_nature_does_not_lower_the_limit() {
 }
 
 #[test]
+fn what_scheduling_adds_to_short_calls_does_not_lower_the_limit() {
+    let pool = pool(16);
+    let short = callers(&pool, "t", Duration::from_micros(300), Pace::Callers(20));
+    let busy = |_, now: Duration, _| if now >= s(1) { 10.0 } else { 1.0 };
+    let world = World::new(pool, vec![short]).slowed(busy).play(s(5));
+    assert!(world.samples.iter().all(|(_, _, limit)| *limit == 16));
+}
+
+#[test]
 fn promise_5_a_tenant_whose_own_statements_hang_takes_no_seats_from_those_who_are_well() {
     let pool = pool(16);
     let stuck = callers(&pool, "stuck", ms(20), Pace::Callers(40));

@@ -264,8 +264,9 @@ fn a_call_past_its_deadline_gets_no_seat() {
 
 #[test]
 fn a_line_that_stands_serves_newest_first_and_sheds_what_waited_too_long() {
-    let mut rig = Rig::new(pool(2));
-    let mut held = rig.fill("t", FAST, 2);
+    let mut rig = Rig::new(pool(4));
+    rig.share.line = 8;
+    let mut held = rig.fill("t", FAST, 4);
     let tickets: Vec<Ticket> = (0..8).map(|_| rig.waits("t", FAST)).collect();
     let mut granted = Vec::new();
     let mut shed = Vec::new();
@@ -300,6 +301,7 @@ fn a_line_that_stands_serves_newest_first_and_sheds_what_waited_too_long() {
 #[test]
 fn a_standing_line_that_is_short_again_serves_oldest_first() {
     let mut rig = Rig::new(Pool { fast_only: 0, ..pool(1) });
+    rig.share.line = 4;
     let mut held = rig.held("t", FAST);
     // Comes to stand, then is empty for an interval.
     for _ in 0..3 {
@@ -322,6 +324,23 @@ fn a_standing_line_that_is_short_again_serves_oldest_first() {
     rig.now += ms(10);
     rig.end(held, ms(20));
     assert_eq!(rig.granted().0, first);
+}
+
+#[test]
+fn a_line_that_is_long_because_it_may_be_does_not_stand() {
+    let mut rig = Rig::new(pool(2));
+    rig.share.line = 100;
+    let mut held = rig.fill("t", FAST, 2);
+    let tickets: Vec<Ticket> = (0..100).map(|_| rig.waits("t", FAST)).collect();
+    // Alone it is served in 1 s; nobody is refused for what the line was made for.
+    for expected in tickets {
+        rig.now += ms(10);
+        let one = held.remove(0);
+        rig.end(one, ms(20));
+        let (granted, seat) = rig.granted();
+        assert_eq!(granted, expected);
+        held.push(seat);
+    }
 }
 
 #[test]
