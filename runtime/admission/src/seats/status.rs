@@ -53,7 +53,7 @@ pub struct TenantSeats {
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeatStatus {
-    /// Seats that may be held now.
+    /// Seats that may be held now, but for those that are held back.
     pub limit: u32,
     /// Why.
     pub reason: LimitReason,
@@ -77,7 +77,7 @@ impl FairSeats {
     /// For pages. Not for the path of a call.
     pub fn status(&self, now: Duration) -> SeatStatus {
         SeatStatus {
-            limit: self.limit(),
+            limit: self.limit.seats(self.pool.max),
             reason: self.limit.reason(),
             in_use: self.in_use(),
             slow: self.seated.held_at(SLOW),
