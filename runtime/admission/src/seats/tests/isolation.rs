@@ -14,6 +14,7 @@ fn agents(pool: &Pool) -> Callers {
         hold: s(2),
         varies: false,
         deadline: s(10),
+        patience: s(60),
         pace: Pace::Callers(200),
         attempts: 1,
         pause: ms(500),

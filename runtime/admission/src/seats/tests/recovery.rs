@@ -16,6 +16,7 @@ fn callers(pool: &Pool, tenant: &'static str, hold: Duration, pace: Pace) -> Cal
         hold,
         varies: true,
         deadline: s(2),
+        patience: s(60),
         pace,
         attempts: 1,
         pause: ms(100),
@@ -132,6 +133,23 @@ fn a_retry_storm_is_over_within_five_seconds_of_healing() {
     let told = &world.told[0];
     let (before, after) = (told.goodput(s(5), s(20)), told.goodput(s(55), s(90)));
     assert!(after >= 0.95 * before, "{after}/s after, {before}/s before");
+}
+
+#[test]
+fn a_storm_of_callers_that_hang_up_just_before_they_are_served_is_over_as_soon() {
+    // A full line takes 0.53 s and a statement 0.2 s: oldest first, every call would be given up while its statement runs.
+    let impatient = |pool: Pool, share: Share| {
+        let paced = callers(&pool, "agents", ms(200), Pace::Every(ms(100)));
+        let kind = Callers { share, attempts: 27, deadline: s(10), patience: ms(600), pause: ms(50), varies: false, ..paced };
+        let ill = |now: Duration| if (s(20)..s(30)).contains(&now) { 25.0 } else { 1.0 };
+        let world = World::new(pool, vec![kind]).slowed(move |_, now, _| ill(now)).play(s(50));
+        [(s(5), s(20)), (s(35), s(50))].map(|(from, until)| world.told[0].goodput(from, until))
+    };
+    let [before, after] = impatient(pool(8), share(&pool(8)));
+    assert!(after >= 0.95 * before, "{after}/s after, {before}/s before");
+    let unlimited = Share { weight: 1, reserved: 0, limit: u32::MAX, line: u32::MAX };
+    let [before, after] = impatient(Pool { fast_only: 0, adaptive: false, ..pool(8) }, unlimited);
+    assert!(after < 0.5 * before, "{after}/s after without limits, {before}/s before");
 }
 
 #[test]

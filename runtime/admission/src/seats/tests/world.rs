@@ -35,6 +35,8 @@ pub(super) struct Callers {
     /// Statements last between a half and one and a half of `hold`.
     pub(super) varies: bool,
     pub(super) deadline: Duration,
+    /// When they hang up.
+    pub(super) patience: Duration,
     pub(super) pace: Pace,
     /// Attempts at one task, and the pause between them; the advice to wait is ignored.
     pub(super) attempts: u32,
@@ -57,6 +59,7 @@ pub(super) struct Told {
     /// For each call that was answered: when it had asked, its wait and its whole time.
     pub(super) answered: Vec<(Duration, Duration, Duration)>,
     pub(super) refused: HashMap<RefusalKind, u64>,
+    /// At their deadline, or out of patience.
     pub(super) timed_out: u64,
     pub(super) attempts: u64,
     /// For each call that waited and was served: its wait as foreseen, and as it was.
@@ -100,7 +103,7 @@ enum Event {
     Task { kind: usize, tenant: usize },
     Attempt { kind: usize, tenant: usize, attempt: u32 },
     Done(u64),
-    Deadline(u64),
+    GivesUp(u64),
     Tick,
 }
 
@@ -197,7 +200,7 @@ impl World {
                 Event::Task { kind, tenant } => self.task(kind, tenant),
                 Event::Attempt { kind, tenant, attempt } => self.attempt(kind, tenant, attempt),
                 Event::Done(call) => self.done(call),
-                Event::Deadline(call) => self.deadline(call),
+                Event::GivesUp(call) => self.gives_up(call),
                 Event::Tick => self.tick(),
             }
             self.serve();
@@ -238,6 +241,7 @@ impl World {
         let (class, share, deadline, estimate) = (callers.class, callers.share, self.now + callers.deadline, self.times[kind].estimate());
         let asking = Asking { tenant: &self.names[kind][tenant], share, class, estimate, deadline };
         self.told[kind].attempts += 1;
+        let gives_up = self.now + callers.patience.min(callers.deadline);
         let foreseen = self.seats.expected_wait(&asking, self.now);
         let asked = self.seats.ask(&asking, self.now);
         self.next += 1;
@@ -250,12 +254,12 @@ impl World {
             Asked::Wait(ticket) => {
                 self.tickets.insert(ticket, call);
                 self.calls.insert(call, Call { kind, tenant, attempt, asked: now, foreseen, place: Place::Line(ticket) });
-                self.plan(deadline, Event::Deadline(call));
+                self.plan(gives_up, Event::GivesUp(call));
             }
             Asked::Seat(held) => {
                 let place = Place::Seat { held, since: now };
                 self.calls.insert(call, Call { kind, tenant, attempt, asked: now, foreseen, place });
-                self.plan(deadline, Event::Deadline(call));
+                self.plan(gives_up, Event::GivesUp(call));
                 self.begin(call, kind);
             }
         }
@@ -309,7 +313,7 @@ impl World {
             self.plan(self.now, Event::Task { kind, tenant });
         }
     }
-    fn deadline(&mut self, call: u64) {
+    fn gives_up(&mut self, call: u64) {
         let Some(Call { kind, tenant, attempt, place, .. }) = self.calls.remove(&call) else { return };
         match place {
             Place::Line(ticket) => {
@@ -317,7 +321,10 @@ impl World {
                 self.seats.leave(ticket, self.now);
             }
             Place::Seat { held, since } => {
-                self.times[kind].record(self.now - since, self.now);
+                // Cut short: it says something only where it was longer than expected.
+                if self.times[kind].estimate().is_some_and(|known| self.now - since > known.hold) {
+                    self.times[kind].record(self.now - since, self.now);
+                }
                 self.seats.end(held, None, self.now);
                 self.used(kind, tenant, self.now - since);
             }
