@@ -71,6 +71,8 @@ pub struct JobView {
     pub outcome_gone: bool,
     /// There was one, and it was too large to be kept at all.
     pub too_large: bool,
+    /// It was dead and is done anew as this job.
+    pub replayed_as: Option<JobId>,
 }
 
 /// Tells the log of work that failed and has no caller who hears of it.

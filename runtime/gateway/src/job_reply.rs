@@ -6,6 +6,7 @@
 //! * A look at a job: 200 `{"job":…}` with `result` or `error` once it has ended; 410 `result_gone` with `job` in it where its
 //!   result is no longer kept.
 //! * Of a job whose result was too large to be kept at all, both are 200 `{"job":…,"result_kept":false}`: it succeeded.
+//! * Of a dead job that an operator replayed, `job` has `"replayed_as":{"id","href"}`: it is done anew as that one.
 //! * A wish to cancel: 200 `{"job":…}` with its final state, which is an earlier one where it had ended; 409 `conflict_running` with
 //!   `job` in it while it is at work.
 
@@ -39,6 +40,13 @@ pub(crate) fn job(view: &JobView) -> Vec<u8> {
     for (key, value) in [("{\"id\":", id.as_str()), (",\"state\":", view.state.name()), (",\"href\":", &jobs::href(view.id))] {
         out.extend_from_slice(key.as_bytes());
         json::write_text(value, &mut out);
+    }
+    if let Some(new) = view.replayed_as {
+        out.extend_from_slice(b",\"replayed_as\":{\"id\":");
+        json::write_text(&new.to_string(), &mut out);
+        out.extend_from_slice(b",\"href\":");
+        json::write_text(&jobs::href(new), &mut out);
+        out.push(b'}');
     }
     out.push(b'}');
     out
@@ -135,7 +143,7 @@ mod tests {
 
     fn view(state: JobState, outcome: Option<&'static str>, outcome_gone: bool) -> JobView {
         let outcome = outcome.map(|text| text.as_bytes().into());
-        JobView { id: JobId { lane: 0x2f, sequence: 0x1a }, state, outcome, outcome_gone, too_large: false }
+        JobView { id: JobId { lane: 0x2f, sequence: 0x1a }, state, outcome, outcome_gone, too_large: false, replayed_as: None }
     }
 
     fn text(reply: &JobReply) -> &str {
@@ -207,6 +215,13 @@ mod tests {
             assert_eq!((reply.status, reply.problem), (410, Some(Code::ResultGone)));
             assert_eq!(json(&reply)["job"]["state"], "succeeded");
         }
+    }
+
+    #[test]
+    fn a_dead_job_that_was_replayed_points_to_the_new_one() {
+        let view = JobView { replayed_as: Some(JobId { lane: 0x2f, sequence: 0x2b }), ..view(JobState::Dead, None, false) };
+        let body: Json = serde_json::from_slice(&of_look(&view, "r-1").body).expect("it is JSON");
+        assert_eq!(body["job"]["replayed_as"], serde_json::json!({ "id": "2f-2b", "href": "/api/jobs/2f-2b" }));
     }
 
     #[test]

@@ -47,9 +47,9 @@ fn known(store: &Store, id: JobId) -> Result<Job, Box<Refusal>> {
 }
 
 async fn seen(store: &Store, job: Job) -> Result<JobView, Box<Refusal>> {
-    let Job { id, state, has_outcome, outcome_gone, .. } = job;
+    let Job { id, state, has_outcome, outcome_gone, replayed_as, .. } = job;
     if !state.is_end() {
-        return Ok(JobView { id, state, outcome: None, outcome_gone: false, too_large: false });
+        return Ok(JobView { id, state, outcome: None, outcome_gone: false, too_large: false, replayed_as });
     }
     let outcome = match store.outcome(id).await {
         Ok(outcome) => outcome,
@@ -59,7 +59,7 @@ async fn seen(store: &Store, job: Job) -> Result<JobView, Box<Refusal>> {
     // A success always had a result; where there is none and none was dropped, it was too large to be kept.
     let too_large = state == JobState::Succeeded && !has_outcome && !outcome_gone;
     let gone = outcome.is_none() && !too_large && (outcome_gone || state == JobState::Succeeded);
-    Ok(JobView { id, state, outcome, outcome_gone: gone, too_large })
+    Ok(JobView { id, state, outcome, outcome_gone: gone, too_large, replayed_as })
 }
 
 /// How long a call waits for the end of its job.

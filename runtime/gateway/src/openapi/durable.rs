@@ -140,6 +140,12 @@ pub(super) fn job() -> Value {
             "id": { "type": "string" },
             "state": { "type": "string", "enum": states },
             "href": { "type": "string", "format": "uri-reference", "description": "Where the job is followed and cancelled." },
+            "replayed_as": {
+                "type": "object",
+                "description": "The job was dead and is done anew as this one.",
+                "required": ["id", "href"],
+                "properties": { "id": { "type": "string" }, "href": { "type": "string", "format": "uri-reference" } },
+            },
         },
     })
 }
