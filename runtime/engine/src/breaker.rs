@@ -93,7 +93,7 @@ impl Breakers {
     pub(crate) fn new(answered: Arc<Notify>) -> Arc<Self> {
         Arc::new(Breakers { began: Instant::now(), moved: Arc::default(), answered })
     }
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 }

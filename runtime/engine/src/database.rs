@@ -3,18 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
-use spillgate_config::plan::{DatabasePlan, Driver};
+use spillgate_admission::RetryBudget;
+use spillgate_admission::seats::{Pool, SeatStatus};
+use spillgate_config::plan::{DatabasePlan, Driver, Shed};
 use spillgate_connector::Database;
 use spillgate_telemetry::DatabaseMetrics;
 use tokio::sync::Notify;
 
-use crate::seats::{SeatCounts, SeatLimits, Seats};
+use crate::breaker::DatabaseBreakers;
+use crate::seats::{Health, SeatCounts, SeatLimits, Seats};
 
 /// A database of the live plan.
 pub struct LiveDatabase {
     plan: DatabasePlan,
     guard: &'static str,
     pub(crate) seats: Arc<Seats>,
+    pub(crate) breakers: Arc<DatabaseBreakers>,
+    pub(crate) retries: RetryBudget,
 }
 
 /// What the admin face and `readyz` say about a database.
@@ -30,6 +35,8 @@ pub struct DatabaseStatus {
     pub guard: &'static str,
     /// What its seats are doing.
     pub seats: SeatCounts,
+    /// Who holds them and who waits, by tenant and class; the limit now and why.
+    pub fair: SeatStatus,
     /// Whether the last attempt to connect succeeded; unknown before the first one.
     pub reachable: Option<bool>,
     /// What the last failure to connect said; safe to show.
@@ -37,10 +44,17 @@ pub struct DatabaseStatus {
 }
 
 impl LiveDatabase {
-    pub(crate) fn new(plan: &DatabasePlan, connector: Arc<dyn Database>, metrics: Arc<DatabaseMetrics>, answered: Arc<Notify>) -> Self {
-        let limits = SeatLimits { max: plan.pool_max.max(1), line: plan.line, idle: plan.idle };
+    pub(crate) fn new(
+        plan: &DatabasePlan,
+        connector: Arc<dyn Database>,
+        breakers: Arc<DatabaseBreakers>,
+        metrics: Arc<DatabaseMetrics>,
+        answered: Arc<Notify>,
+    ) -> Self {
+        let limits = SeatLimits { pool: pool_of(plan), idle: plan.idle };
         let guard = connector.read_only_guard();
-        LiveDatabase { plan: plan.clone(), guard, seats: Seats::new(connector, limits, metrics, answered) }
+        let seats = Seats::new(connector, limits, metrics, answered);
+        LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: RetryBudget::default() }
     }
     /// As configured.
     pub fn plan(&self) -> &DatabasePlan {
@@ -48,21 +62,41 @@ impl LiveDatabase {
     }
     /// How it is now.
     pub fn status(&self) -> DatabaseStatus {
-        let (seats, reachable, last_error) = self.seats.state_of_health();
+        let Health { counts, fair, reachable, last_error } = self.seats.health();
         DatabaseStatus {
             name: self.plan.name.clone(),
             driver: self.plan.driver,
             writable: self.plan.writable,
             guard: self.guard,
-            seats,
+            seats: counts,
+            fair,
             reachable,
             last_error,
         }
+    }
+    /// Tells the metrics who holds seats and who waits.
+    pub(crate) fn publish(&self) {
+        let fair = self.seats.health().fair;
+        let metrics = &self.seats.metrics;
+        metrics.seat_limit.set(u64::from(fair.limit));
+        metrics.tenants_now(fair.tenants.iter().map(|of| (&*of.tenant, u64::from(of.held), u64::from(of.waiting))));
+    }
+    /// Whether a plan asks for the same server, whatever else is new: what is known of how it answers is still true.
+    pub(crate) fn reaches(&self, plan: &DatabasePlan) -> bool {
+        (&self.plan.name, self.plan.driver, &self.plan.connection) == (&plan.name, plan.driver, &plan.connection)
     }
     /// Whether a plan asks for the very same database: where the section stands in its file does not count.
     pub(crate) fn serves(&self, plan: &DatabasePlan) -> bool {
         self.plan == DatabasePlan { origin: self.plan.origin.clone(), ..plan.clone() }
     }
+}
+
+/// The adaptive limit goes no lower.
+const FLOOR: u32 = 4;
+
+fn pool_of(plan: &DatabasePlan) -> Pool {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Pool { max: count(plan.pool_max).max(1), fast_only: count(plan.fast_only), floor: FLOOR, adaptive: plan.shed == Shed::Adaptive }
 }
 
 impl fmt::Debug for LiveDatabase {

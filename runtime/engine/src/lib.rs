@@ -14,6 +14,7 @@
 //!
 //! It refuses: HTTP replies (the gateway makes them), kinds of databases (the server makes connectors), how items are kept (the store).
 
+mod breaker;
 mod cache;
 mod database;
 mod durable;
@@ -34,17 +35,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spillgate_admission::{Budget, Permit};
-use spillgate_config::Plan;
 use spillgate_config::plan::DatabasePlan;
+use spillgate_config::{Overrides, Plan};
 use spillgate_connector::Database;
 use spillgate_model::{Datum, Flowfile, Refusal, Rows};
-use spillgate_queue::{LaneName, Room, Store};
+use spillgate_queue::{JobState, LaneName, Room, Store};
 use spillgate_telemetry::{Telemetry, TraceContext};
+use tokio::sync::Notify;
 
+pub use breaker::{BreakerMove, BreakerView, KeptBreaker};
 pub use database::{DatabaseStatus, LiveDatabase};
 pub use durable::{Durable, HeldBy, HeldLane, JobView, Unserved};
 pub use live::{Live, LiveTenant};
+use seats::Purpose;
 pub use seats::SeatCounts;
+pub use spillgate_admission::seats::{Class as SeatClass, LimitReason, SeatStatus, TenantSeats, Transition};
+pub use spillgate_admission::{BreakerState, BreakerStatus, Outage};
 
 /// Makes connectors from plans: given by the server, which alone knows the concrete kinds. Touches no network.
 pub type MakeDatabase = Arc<dyn Fn(&DatabasePlan) -> Result<Arc<dyn Database>, String> + Send + Sync>;
@@ -146,6 +152,12 @@ impl Engine {
         self.inner.durability.follow(&self.inner);
         Ok(())
     }
+    /// Puts other limits over those of tenants: `change` sees what is live and gives all overrides there are to be, or why not. One
+    /// change at a time, reloads included. The next call meets them, lowering evicts nothing, and plans that are applied later keep
+    /// them.
+    pub fn change_overrides<E>(&self, change: impl FnOnce(&Live) -> Result<Overrides, E>) -> Result<(), E> {
+        self.inner.change_overrides(change)
+    }
     /// What runs now.
     pub fn live(&self) -> Arc<Live> {
         self.inner.live.load_full()
@@ -196,9 +208,61 @@ impl Engine {
     pub async fn job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
         durable::job(self.inner.durability.of_jobs()?, live, tenant, id).await
     }
+    /// How a job of this tenant stands, from memory alone.
+    pub fn job_state(&self, live: &Live, tenant: usize, id: &str) -> Result<JobState, Refusal> {
+        durable::job_state(self.inner.durability.of_jobs()?, live, tenant, id)
+    }
     /// Ends a job that waits as `cancelled`. One that runs or has ended stays as it is: the view says so.
     pub async fn cancel_job(&self, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
         durable::cancel_job(self.inner.durability.of_jobs()?, live, tenant, id).await
+    }
+    /// Whether the first statement of a call would be refused its seat, for want of room in the tenant's line or of time before the
+    /// deadline: the gate asks last, of calls whose key is not known. Of flows whose seat comes later, or may not be needed, nothing
+    /// is foreseen.
+    pub fn expects(&self, live: &Live, tenant: usize, flow: usize, deadline: std::time::Instant) -> Option<Refusal> {
+        let database = live.flows[flow].asked_first?;
+        let (seats, tenant) = (&live.databases[database], &live.tenants[tenant]);
+        seats.seats.foresee(&Purpose {
+            tenant: &tenant.plan.name,
+            share: tenant.share(database, seats.plan()),
+            class: tenant.class(),
+            flow: &live.flows[flow].seats[database],
+            deadline: deadline.into(),
+        })
+    }
+    /// Whether a breaker would not let the first statement of a call pass: the gate asks it before [`Engine::expects`], of the same flows.
+    pub fn breaker_refuses(&self, live: &Live, flow: usize) -> Option<Refusal> {
+        let (prepared, plan) = (&live.flows[flow], &live.plan.flows[flow]);
+        let database = prepared.asked_first?;
+        let (first, of_flow) = (&live.databases[database], prepared.breakers[database].as_ref());
+        let own = first.breakers.own.refuses(first.plan().breaker.as_ref());
+        own.or_else(|| of_flow?.refuses(plan.breaker.as_ref()))
+    }
+    /// All breakers of the live plan: each database's own, and after it those of its flows.
+    pub fn breakers(&self) -> Vec<BreakerView> {
+        breaker::of_plan(&self.inner.live.load()).map(|(breaker, plan)| breaker.view(plan)).collect()
+    }
+    /// Told whenever a breaker opens or closes: whoever keeps them reads [`Engine::kept_breakers`] then.
+    pub fn breaker_moved(&self) -> Arc<Notify> {
+        self.inner.breakers.moved.clone()
+    }
+    /// Breakers that are not closed, as they are kept across a restart.
+    pub fn kept_breakers(&self) -> Vec<KeptBreaker> {
+        breaker::of_plan(&self.inner.live.load()).filter_map(|(breaker, plan)| breaker.kept(plan)).collect()
+    }
+    /// Opens breakers that were open before a restart. Those the plan does not have are passed over, and so are those that were told
+    /// better meanwhile.
+    pub fn restore_breakers(&self, kept: &[KeptBreaker]) {
+        let live = self.inner.live.load();
+        for (breaker, plan) in breaker::of_plan(&live) {
+            if let Some(kept) = kept.iter().find(|kept| breaker.is(kept)) {
+                breaker.restore(kept, plan);
+            }
+        }
+    }
+    /// Brings the metrics of seats up to date: whoever renders the page calls it first.
+    pub fn publish_seats(&self) {
+        self.inner.live.load().databases.iter().for_each(|database| database.publish());
     }
     /// Lanes that have work and are held back by something the store does not know of: a database, a full target, memory.
     pub fn held_lanes(&self) -> Vec<HeldLane> {

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use spillgate_admission::{Budget, RunLimits, TenantLimits};
-use spillgate_config::Plan;
 use spillgate_config::plan::TenantPlan;
+use spillgate_config::{Overrides, Plan, in_force};
 use spillgate_telemetry::Telemetry;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::MakeDatabase;
+use crate::breaker::{Breakers, DatabaseBreakers};
 use crate::cache::Cache;
 use crate::database::LiveDatabase;
 use crate::durable::Durability;
@@ -38,10 +39,12 @@ pub(crate) struct Inner {
     /// Writes that run, callers or not.
     pub(crate) writes: TaskTracker,
     pub(crate) durability: Durability,
+    pub(crate) breakers: Arc<Breakers>,
     /// Calls that wait for the first with their key.
     pub(crate) repeats: Arc<Waiting>,
     make_database: MakeDatabase,
     pub(crate) telemetry: Telemetry,
+    /// Held while another plan or other limits are put in place.
     applying: Mutex<()>,
 }
 
@@ -52,7 +55,8 @@ pub(crate) fn start(
     cursor_key: [u8; 32],
 ) -> Result<Arc<Inner>, Vec<String>> {
     let durability = Durability::default();
-    let live = build(plan, &make_database, &telemetry, &durability, None)?;
+    let breakers = Breakers::new(durability.answered.clone());
+    let live = build(plan, &make_database, &telemetry, &durability, &breakers, None)?;
     let inner = Arc::new(Inner {
         started: std::time::Instant::now(),
         live: ArcSwap::from_pointee(live),
@@ -63,6 +67,7 @@ pub(crate) fn start(
         evaluations: Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
         writes: TaskTracker::new(),
         durability,
+        breakers,
         repeats: Arc::default(),
         make_database,
         telemetry,
@@ -76,13 +81,28 @@ impl Inner {
     pub(crate) fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
         let _one_at_a_time = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
-        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, &self.durability, Some(&before))?);
+        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, &self.durability, &self.breakers, Some(&before))?);
         self.live.store(live.clone());
         for old in &before.databases {
             if !live.databases.iter().any(|kept| Arc::ptr_eq(kept, old)) {
                 old.seats.retire();
             }
         }
+        for database in &live.databases {
+            database.seats.keep_flows(&live.plan);
+            database.breakers.keep(&live.plan);
+        }
+        Ok(())
+    }
+
+    /// Puts other limits over those of the plan. The next call meets them; what runs goes on under those it met.
+    pub(crate) fn change_overrides<E>(&self, change: impl FnOnce(&Live) -> Result<Overrides, E>) -> Result<(), E> {
+        let _one_at_a_time = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.live.load_full();
+        let overrides = Arc::new(change(&before)?);
+        let tenants = live_tenants(&before.plan, &overrides, Some(&before));
+        let (databases, flows, plan) = (before.databases.clone(), before.flows.clone(), before.plan.clone());
+        self.live.store(Arc::new(Live { tenants, databases, flows, plan, overrides }));
         Ok(())
     }
 }
@@ -93,6 +113,7 @@ fn build(
     make_database: &MakeDatabase,
     telemetry: &Telemetry,
     durability: &Durability,
+    breakers_of_all: &Arc<Breakers>,
     before: Option<&Live>,
 ) -> Result<Live, Vec<String>> {
     let mut faults = Vec::new();
@@ -104,7 +125,10 @@ fn build(
             None => match make_database(wanted) {
                 Ok(connector) => {
                     let metrics = telemetry.database_metrics(&wanted.name);
-                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, metrics, durability.answered.clone())));
+                    let known = before.and_then(|live| live.databases.iter().find(|database| database.reaches(wanted)));
+                    let breakers = known.map(|database| database.breakers.clone());
+                    let breakers = breakers.unwrap_or_else(|| DatabaseBreakers::new(breakers_of_all, &wanted.name, telemetry));
+                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, breakers, metrics, durability.answered.clone())));
                 }
                 Err(problem) => faults.push(format!("database {}: {problem}", wanted.name)),
             },
@@ -112,7 +136,7 @@ fn build(
     }
     let mut flows = Vec::with_capacity(plan.flows.len());
     for flow in &plan.flows {
-        match PreparedFlow::new(flow, &plan) {
+        match PreparedFlow::new(flow, &plan, &databases) {
             Ok(prepared) => flows.push(prepared),
             Err(problem) => faults.push(problem),
         }
@@ -120,18 +144,20 @@ fn build(
     if !faults.is_empty() {
         return Err(faults);
     }
-    let known: HashMap<&str, &LiveTenant> =
-        before.iter().flat_map(|live| &live.tenants).map(|tenant| (&*tenant.plan.name, tenant)).collect();
-    let tenants = plan.tenants.iter().map(|tenant| live_tenant(tenant, known.get(&*tenant.name).copied())).collect();
-    Ok(Live { tenants, databases, flows, plan })
+    let overrides = before.map(|before| before.overrides.clone()).unwrap_or_default();
+    Ok(Live { tenants: live_tenants(&plan, &overrides, before), databases, flows: flows.into(), plan, overrides })
 }
 
-fn live_tenant(plan: &TenantPlan, before: Option<&LiveTenant>) -> LiveTenant {
-    LiveTenant {
-        plan: plan.clone(),
-        limits: limits_of(plan),
-        gate: before.map(|before| before.gate.clone()).unwrap_or_default(),
-    }
+/// Tenants in the plan's order, with the limits in force and what they have taken.
+fn live_tenants(plan: &Plan, overrides: &Overrides, before: Option<&Live>) -> Vec<LiveTenant> {
+    let known: HashMap<&str, &LiveTenant> =
+        before.iter().flat_map(|live| &live.tenants).map(|tenant| (&*tenant.plan.name, tenant)).collect();
+    let live_tenant = |plan: TenantPlan| LiveTenant {
+        gate: known.get(&*plan.name).map(|before| before.gate.clone()).unwrap_or_default(),
+        limits: limits_of(&plan),
+        plan,
+    };
+    in_force(plan, overrides).into_iter().map(live_tenant).collect()
 }
 
 fn limits_of(plan: &TenantPlan) -> TenantLimits {

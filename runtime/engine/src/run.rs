@@ -52,7 +52,7 @@ impl Notes {
     pub(crate) fn set(&self, doing: Doing) {
         self.doing.store(doing as u8, Ordering::Relaxed);
     }
-    fn doing(&self) -> Doing {
+    pub(crate) fn doing(&self) -> Doing {
         match self.doing.load(Ordering::Relaxed) {
             WAITING => Doing::Waiting,
             CONNECTING => Doing::Connecting,

@@ -3,47 +3,62 @@
 //! Invariants
 //! 1. `in_use + idle + ending` never passes `max`: every session that may exist at the database is counted, one whose end
 //!    is not confirmed among them.
-//! 2. The line is first come, first served, and holds at most `line` calls of a tenant.
+//! 2. Who is next is decided by [`FairSeats`] alone; a session that is free goes to nobody else. A line holds at most as many calls
+//!    of a tenant as its share says.
 //! 3. A seat is given back by drop on every path. One dropped with a statement or transaction open is `ending` until
-//!    the connector says what became of it.
+//!    the connector says what became of it, and stays its tenant's so long.
 //! 4. While the database does not answer, one call at a time tries to connect, after a shared wait that doubles; the others
 //!    are refused at once.
+//! 5. A call that finds a session free waits for nothing, allocates nothing and makes no task.
 //!
 //! The lock is held for a few moves of pointers; sessions are opened, used, closed and handed over outside of it.
 
 mod ending;
+mod flows;
 mod line;
+mod refused;
 mod seat;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use spillgate_admission::seats::{Asked, Held, Next, Pool, SeatRefusal, SeatStatus};
+use spillgate_config::Plan;
+use spillgate_config::plan::Flow;
 use spillgate_connector::{Access, Database, Session};
-use spillgate_model::{Code, Refusal};
+use spillgate_model::Refusal;
 use spillgate_telemetry::DatabaseMetrics;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::run::{Doing, Notes};
-use crate::verdict::{Cause, Failed, Fallible};
-use line::{Grant, Line};
+use crate::verdict::{Failed, Fallible};
+pub(crate) use flows::FlowSeats;
+use flows::Flows;
+use line::{Grant, Handover, Place};
 pub(crate) use seat::{Purpose, Seat};
+use state::{Got, Idle, State};
 
 /// The first wait after a failure to connect, and the longest.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
-/// Bounds of what a refused call is told to wait.
-const RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+/// While calls wait, time alone may decide about them: so often it is asked.
+const WATCH: Duration = Duration::from_millis(50);
 
 /// What a plan allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeatLimits {
-    pub(crate) max: usize,
-    pub(crate) line: usize,
+    pub(crate) pool: Pool,
     pub(crate) idle: Duration,
+}
+
+impl SeatLimits {
+    fn max(&self) -> usize {
+        usize::try_from(self.pool.max).unwrap_or(usize::MAX)
+    }
 }
 
 /// What the seats of a database are doing.
@@ -63,72 +78,42 @@ pub struct SeatCounts {
     pub lost: u64,
 }
 
+/// What is known of a database's health.
+#[derive(Debug)]
+pub(crate) struct Health {
+    pub(crate) counts: SeatCounts,
+    /// Seats by tenant and class, the line, the limit now and why.
+    pub(crate) fair: SeatStatus,
+    pub(crate) reachable: Option<bool>,
+    pub(crate) last_error: Option<String>,
+}
+
 /// The seats of one database.
 pub(crate) struct Seats {
     database: Arc<dyn Database>,
     limits: SeatLimits,
     state: Mutex<State>,
+    flows: Flows,
     pub(crate) metrics: Arc<DatabaseMetrics>,
     /// Told when the database answers again.
     answered: Arc<Notify>,
 }
 
-struct State {
-    in_use: usize,
-    connecting: usize,
-    ending: usize,
-    /// Least recently used first.
-    idle: VecDeque<Idle>,
-    line: Line,
-    /// Failures to connect in a row, and when the next try may be made.
-    failures: u32,
-    retry_at: Option<Instant>,
-    reachable: Option<bool>,
-    last_error: Option<String>,
-    /// The connector says that nobody may use this database until it is mended.
-    unfit: bool,
-    /// How long a seat is held, smoothed.
-    hold: Duration,
-    lost: u64,
-    /// A reload replaced this database: sessions are closed when they come back.
-    retired: bool,
-}
-
-struct Idle {
-    session: Box<dyn Session>,
-    access: Access,
-    since: Instant,
-}
-
 /// What a call in need of a seat gets at once.
 enum Turn {
-    /// A session that was free.
-    Session(Box<dyn Session>),
-    /// The right to open one.
-    Connect,
-    Wait,
-    Refuse(Box<Failed>),
+    Session(Held, Box<dyn Session>),
+    Connect(Held),
+    Wait(Place),
+    Refuse(SeatRefusal),
+    Unreachable(Box<Failed>),
 }
 
 impl Seats {
     pub(crate) fn new(database: Arc<dyn Database>, limits: SeatLimits, metrics: Arc<DatabaseMetrics>, answered: Arc<Notify>) -> Arc<Self> {
-        let state = State {
-            in_use: 0,
-            connecting: 0,
-            ending: 0,
-            idle: VecDeque::new(),
-            line: Line::default(),
-            failures: 0,
-            retry_at: None,
-            reachable: None,
-            last_error: None,
-            unfit: false,
-            hold: Duration::from_millis(10),
-            lost: 0,
-            retired: false,
-        };
-        metrics.seats.set(limits.max as u64);
-        Arc::new(Seats { database, limits, state: Mutex::new(state), metrics, answered })
+        metrics.seats.set(u64::from(limits.pool.max));
+        metrics.seat_limit.set(u64::from(limits.pool.max));
+        let state = Mutex::new(State::new(&limits));
+        Arc::new(Seats { database, limits, state, flows: Flows::default(), metrics, answered })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -136,20 +121,27 @@ impl Seats {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is known here of a flow.
+    pub(crate) fn flow(&self, flow: &Flow) -> Arc<FlowSeats> {
+        self.flows.of(flow)
+    }
+
+    /// Another plan runs with this database in it.
+    pub(crate) fn keep_flows(&self, plan: &Plan) {
+        self.flows.keep(plan);
+    }
+
     /// A seat with an open session. Without waiting and without a task when a session of this kind is free.
     pub(crate) async fn acquire(self: &Arc<Self>, access: Access, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
-        let (turn, closed) = {
-            let mut state = self.lock();
-            let turn = if state.line.is_empty() { state.take(access, &self.limits) } else { (Turn::Wait, Vec::new()) };
-            self.publish(&state);
-            turn
-        };
+        let (turn, closed, handovers) = self.turn(access, &purpose);
         drop(closed);
+        handovers.into_iter().for_each(Handover::deliver);
         match turn {
-            Turn::Session(session) => Ok(Seat::open(self, access, &purpose, session)),
-            Turn::Connect => Box::pin(Seat::to_connect(self, access, &purpose).connect(notes)).await,
-            Turn::Wait => Box::pin(self.wait(access, purpose, notes)).await,
-            Turn::Refuse(refused) => Err(refused),
+            Turn::Session(held, session) => Ok(Seat::new(self, held, access, purpose.flow, purpose.deadline, Some(session))),
+            Turn::Connect(held) => Box::pin(Seat::new(self, held, access, purpose.flow, purpose.deadline, None).connect(notes)).await,
+            Turn::Wait(place) => Box::pin(self.wait(place, purpose, notes)).await,
+            Turn::Refuse(refusal) => Err(self.refused(&refusal, &purpose)),
+            Turn::Unreachable(failed) => Err(failed),
         }
     }
 
@@ -161,82 +153,142 @@ impl Seats {
         self.acquire(access, purpose, notes).await
     }
 
-    async fn wait(self: &Arc<Self>, access: Access, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
-        let (place, handovers) = {
-            let mut state = self.lock();
-            let waiting = state.line.of(purpose.tenant);
-            if waiting >= self.limits.line {
-                return Err(self.overloaded(&state, waiting));
-            }
-            let place = state.line.join(self, access, &purpose);
-            // A seat may have come back since the line was found to be needed.
-            (place, self.dispatch(&mut state))
+    /// Whether a call would be refused its seat for want of time or room, and what it would be told. Nothing is changed.
+    pub(crate) fn foresee(&self, purpose: &Purpose<'_>) -> Option<Refusal> {
+        let refusal = {
+            let state = self.lock();
+            let (asking, now) = (purpose.asking(|moment| state.at(moment)), state.at(Instant::now()));
+            state.fair.foresee(&asking, now)?
         };
-        handovers.into_iter().for_each(line::Handover::deliver);
+        Some(self.refused(&refusal, purpose).refusal)
+    }
+
+    fn turn(self: &Arc<Self>, access: Access, purpose: &Purpose<'_>) -> (Turn, Vec<Idle>, Vec<Handover>) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.hold_back(&self.limits, now);
+        if state.is_out_of_reach(now) {
+            return (Turn::Unreachable(state.unreachable(now)), Vec::new(), Vec::new());
+        }
+        let asking = purpose.asking(|moment| state.at(moment));
+        let at = state.at(now);
+        let (turn, closed) = match state.fair.ask(&asking, at) {
+            Asked::Seat(held) => match state.session(access, &self.limits, now) {
+                (Got::Session(session), closed) => (Turn::Session(held, session), closed),
+                (Got::Connect, closed) => {
+                    state.fair.connecting(&held);
+                    (Turn::Connect(held), closed)
+                }
+                (Got::Nothing, closed) => {
+                    state.end(Some(held), None, now);
+                    (Turn::Unreachable(state.unreachable(now)), closed)
+                }
+            },
+            Asked::Wait(ticket) => {
+                let place = state.line.join(self, ticket, access, purpose);
+                self.watch(&mut state);
+                (Turn::Wait(place), Vec::new())
+            }
+            Asked::Refuse(refusal) => (Turn::Refuse(refusal), Vec::new()),
+        };
+        let handovers = if state.line.is_empty() { Vec::new() } else { self.dispatch(&mut state, now) };
+        self.publish(&state);
+        (turn, closed, handovers)
+    }
+
+    async fn wait(self: &Arc<Self>, place: Place, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
         notes.set(Doing::Waiting);
-        let wait = Wait { began: Instant::now(), notes, metrics: &self.metrics };
+        let wait = Wait { began: Instant::now(), tenant: purpose.tenant, notes, metrics: &self.metrics };
         let grant = place.granted().await;
         drop(wait);
         notes.set(Doing::Working);
         match grant {
             Grant::Seat(seat) if seat.is_open() => Ok(*seat),
             Grant::Seat(seat) => seat.connect(notes).await,
-            Grant::Refused(refused) => Err(refused),
+            Grant::Refused(refusal) => Err(self.refused(&refusal, &purpose)),
+            Grant::Failed(failed) => Err(failed),
         }
     }
 
-    fn overloaded(&self, state: &State, waiting: usize) -> Box<Failed> {
-        let ahead = u32::try_from(state.line.len() + 1).unwrap_or(u32::MAX);
-        let places = u32::try_from(self.limits.max).unwrap_or(1).max(1);
-        let wait = (state.hold.saturating_mul(ahead) / places).clamp(RETRY_AFTER.0, RETRY_AFTER.1);
-        let detail = format!("{waiting} calls of this tenant wait for this database already.");
-        let refusal = Refusal::new(Code::Overloaded, detail).policy("line", self.limits.line as u64, waiting as u64).retry_after(wait);
-        Failed::refused(refusal)
-    }
-
-    /// Gives seats to the first in line while there are any. Returns what to hand over once the lock is free.
-    fn dispatch(self: &Arc<Self>, state: &mut State) -> Vec<line::Handover> {
+    /// Gives seats to those who are next while there are any. Returns what to hand over once the lock is free.
+    fn dispatch(self: &Arc<Self>, state: &mut State, now: Instant) -> Vec<Handover> {
         let mut handovers = Vec::new();
-        while let Some(access) = state.line.front() {
-            let (turn, closed) = state.take(access, &self.limits);
-            let made = match turn {
-                Turn::Session(session) => state.line.hand(|waiting| Grant::Seat(Box::new(Seat::for_waiting(self, waiting, Some(session))))),
-                Turn::Connect => state.line.hand(|waiting| Grant::Seat(Box::new(Seat::for_waiting(self, waiting, None)))),
-                Turn::Refuse(refused) => state.line.hand(|_| Grant::Refused(refused)),
-                Turn::Wait => None,
-            };
-            let Some(handover) = made else { break };
-            handovers.push(handover.with_closed(closed));
+        let at = state.at(now);
+        loop {
+            state.hold_back(&self.limits, now);
+            match state.fair.next(at) {
+                None => break,
+                Some(Next::Drop { ticket, refusal }) => {
+                    handovers.extend(state.line.take(ticket).map(|waiting| waiting.told(Grant::Refused(refusal))));
+                }
+                Some(Next::Grant { ticket, held }) => match state.line.take(ticket) {
+                    Some(waiting) => {
+                        let (got, closed) = state.session(waiting.access, &self.limits, now);
+                        let handover = match got {
+                            Got::Session(session) => waiting.seated(self, held, Some(session)),
+                            Got::Connect => {
+                                state.fair.connecting(&held);
+                                waiting.seated(self, held, None)
+                            }
+                            Got::Nothing => {
+                                state.end(Some(held), None, now);
+                                waiting.told(Grant::Failed(state.unreachable(now)))
+                            }
+                        };
+                        handovers.push(handover.closing(closed));
+                    }
+                    None => state.end(Some(held), None, now),
+                },
+            }
         }
-        self.publish(state);
+        if state.is_out_of_reach(now) {
+            for waiting in state.line.take_all() {
+                state.fair.leave(waiting.ticket(), at);
+                handovers.push(waiting.told(Grant::Failed(state.unreachable(now))));
+            }
+        }
         handovers
     }
 
     /// Changes the state, then serves the line with what that freed.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant)) {
+        let now = Instant::now();
         let handovers = {
             let mut state = self.lock();
-            change(&mut state);
-            self.dispatch(&mut state)
+            change(&mut state, now);
+            let handovers = if state.line.is_empty() { Vec::new() } else { self.dispatch(&mut state, now) };
+            self.publish(&state);
+            handovers
         };
-        handovers.into_iter().for_each(line::Handover::deliver);
+        handovers.into_iter().for_each(Handover::deliver);
     }
 
-    /// A session came back, to be used again or closed.
-    fn give_back(self: &Arc<Self>, access: Access, session: Option<Box<dyn Session>>, held: Option<Duration>) {
-        let mut closed = session;
-        self.change(|state| {
+    /// A session came back, to be used again or closed. `took`: how long its statements took, if they were answered, and whose they were.
+    fn give_back(
+        self: &Arc<Self>,
+        access: Access,
+        held: Option<Held>,
+        mut session: Option<Box<dyn Session>>,
+        took: Option<(Duration, &FlowSeats)>,
+    ) {
+        self.change(|state, now| {
             state.in_use = state.in_use.saturating_sub(1);
-            if let Some(held) = held {
-                state.hold = (state.hold * 7 + held) / 8;
+            state.end(held, took.map(|(took, _)| took), now);
+            if let Some((took, flow)) = took {
+                flow.held(took, now);
             }
-            if !state.retired
-                && let Some(session) = closed.take()
-            {
-                state.idle.push_back(Idle { session, access, since: Instant::now() });
-            }
+            state.keep(access, &mut session, now);
         });
-        drop(closed);
+        // Closed outside the lock, where it was not kept.
+        drop(session);
+    }
+
+    /// While calls wait, the fair order is asked again from time to time.
+    fn watch(self: &Arc<Self>, state: &mut State) {
+        if !state.is_watched {
+            state.is_watched = true;
+            tokio::spawn(watch(Arc::downgrade(self)));
+        }
     }
 
     /// Closes sessions that were free for too long.
@@ -260,18 +312,19 @@ impl Seats {
         drop(closed);
     }
 
-    /// Counts, whether it can be reached, and what the last failure said.
-    pub(crate) fn state_of_health(&self) -> (SeatCounts, Option<bool>, Option<String>) {
+    /// How it is now.
+    pub(crate) fn health(&self) -> Health {
         let state = self.lock();
         let counts = SeatCounts {
-            max: self.limits.max,
+            max: self.limits.max(),
             in_use: state.in_use,
             idle: state.idle.len(),
             ending: state.ending,
             waiting: state.line.len(),
             lost: state.lost,
         };
-        (counts, state.reachable, state.last_error.clone())
+        let fair = state.fair.status(state.at(Instant::now()));
+        Health { counts, fair, reachable: state.reachable, last_error: state.last_error.clone() }
     }
 
     fn publish(&self, state: &State) {
@@ -286,9 +339,26 @@ impl Seats {
     }
 }
 
+/// Asks the fair order again and again, until nobody waits any more.
+async fn watch(seats: Weak<Seats>) {
+    loop {
+        tokio::time::sleep(WATCH).await;
+        let Some(seats) = seats.upgrade() else { return };
+        let mut is_over = false;
+        seats.change(|state, _| {
+            is_over = state.line.is_empty();
+            state.is_watched = !is_over;
+        });
+        if is_over {
+            return;
+        }
+    }
+}
+
 /// A wait; recorded however it ends.
 struct Wait<'a> {
     began: Instant,
+    tenant: &'a str,
     notes: &'a Notes,
     metrics: &'a DatabaseMetrics,
 }
@@ -297,69 +367,6 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let waited = self.began.elapsed();
         self.notes.add_wait(waited);
-        self.metrics.wait_seconds.record(waited);
-    }
-}
-
-impl State {
-    /// What a call may have now. With it, a session of the other kind that must be closed to make room.
-    fn take(&mut self, access: Access, limits: &SeatLimits) -> (Turn, Vec<Idle>) {
-        let mut closed = Vec::new();
-        while let Some(position) = self.idle.iter().rposition(|idle| idle.access == access)
-            && let Some(idle) = self.idle.remove(position)
-        {
-            if idle.session.usable() {
-                self.in_use += 1;
-                return (Turn::Session(idle.session), closed);
-            }
-            // It was lost while nobody used it.
-            closed.push(idle);
-        }
-        let full = self.in_use + self.ending + self.idle.len() >= limits.max;
-        if full && self.idle.is_empty() {
-            return (Turn::Wait, closed);
-        }
-        if self.failures > 0 {
-            let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-            if wait > Duration::ZERO || self.connecting > 0 {
-                // Calls that run may bring their sessions back; with none running there is nothing to wait for.
-                let turn = if self.in_use > self.connecting { Turn::Wait } else { Turn::Refuse(self.unreachable(wait)) };
-                return (turn, closed);
-            }
-        }
-        if full {
-            closed.extend(self.idle.pop_front());
-        }
-        self.in_use += 1;
-        self.connecting += 1;
-        (Turn::Connect, closed)
-    }
-
-    fn unreachable(&self, wait: Duration) -> Box<Failed> {
-        let detail = self.last_error.clone().unwrap_or_else(|| "The database could not be reached.".into());
-        let mut refusal = Refusal::new(Code::DatabaseUnreachable, detail).retry_after(wait.max(FIRST_BACK_OFF));
-        if self.unfit {
-            (refusal.retryable, refusal.retry_after) = (false, None);
-        }
-        Box::new(Failed { refusal, again: !self.unfit, cause: Cause::Said })
-    }
-
-    fn connected(&mut self) {
-        self.connecting = self.connecting.saturating_sub(1);
-        (self.failures, self.retry_at, self.reachable, self.last_error, self.unfit) = (0, None, Some(true), None, false);
-    }
-
-    /// A try that began before the last failure was seen tells nothing new, so the wait is not doubled for it. Returns the wait.
-    fn not_connected(&mut self, began: Instant, detail: String) -> Duration {
-        self.connecting = self.connecting.saturating_sub(1);
-        let now = Instant::now();
-        (self.reachable, self.last_error) = (Some(false), Some(detail));
-        let known = self.retry_at.is_some_and(|at| began < at);
-        if !known {
-            self.failures = self.failures.saturating_add(1);
-            let doubled = FIRST_BACK_OFF.saturating_mul(1 << (self.failures - 1).min(8));
-            self.retry_at = Some(now + doubled.min(LONGEST_BACK_OFF));
-        }
-        self.retry_at.map_or(FIRST_BACK_OFF, |at| at.saturating_duration_since(now)).max(FIRST_BACK_OFF)
+        self.metrics.waited(self.tenant, waited);
     }
 }

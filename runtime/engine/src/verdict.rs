@@ -38,6 +38,8 @@ pub(crate) enum Cause {
     Busy,
     /// The database ended the statement, by its own limit or an operator's hand.
     Ended,
+    /// The database is known not to answer: nobody asked it this time.
+    NotTried,
 }
 
 /// What fallible parts of a call return.

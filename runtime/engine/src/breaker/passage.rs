@@ -57,10 +57,15 @@ pub(crate) type Asked<'a> = (&'a Arc<LiveBreaker>, Option<&'a BreakerPlan>);
 
 impl<'a> Passage<'a> {
     /// Asks both. `patience`: how long the flow gives its statements.
-    pub(crate) fn ask(database: Asked<'a>, flow: Option<Asked<'a>>, notes: &'a Notes, deadline: Instant, patience: Duration) -> Fallible<Self> {
+    pub(crate) fn ask(
+        database: Asked<'a>,
+        flow: Option<Asked<'a>>,
+        notes: &'a Notes,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Fallible<Self> {
         let (began, waited) = (Instant::now(), notes.waited());
-        let mut passage =
-            Passage { database: None, flow: None, began, waited, notes: Some(notes), deadline, enough: patience / 2 };
+        let mut passage = Passage { database: None, flow: None, began, waited, notes: Some(notes), deadline, enough: patience / 2 };
         passage.database = Half::of(database)?;
         // Refused here, it gives its place at the database's back by drop.
         passage.flow = flow.map_or(Ok(None), Half::of)?;
@@ -173,4 +178,30 @@ fn of_statement(error: &DatabaseError) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use spillgate_model::{Code, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_other_side_did_counts_and_each_failure_once() {
+        let of = |failure, blame| of_statement(&DatabaseError::new(failure, "no", "no").blame(blame));
+        assert_eq!(of(Failure::LinkLost, Blame::Statement), Verdict::Database);
+        assert_eq!(of(Failure::Ended, Blame::Statement), Verdict::Flow);
+        assert_eq!(of(Failure::Passing, Blame::Others), Verdict::Flow);
+        let columns = [Failure::ValueInexact { column: "A".into() }, Failure::ResultTooLarge { column: "A".into() }];
+        for failure in [Failure::Passing, Failure::Refused, Failure::NoTransactions, Failure::Unfit].into_iter().chain(columns) {
+            assert_eq!(of(failure.clone(), Blame::Statement), Verdict::Nobody, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_seat_that_this_server_refuses_counts_against_nobody() {
+        let without = |code, again, cause| without_seat(&Failed { refusal: Refusal::new(code, "no"), again, cause });
+        assert_eq!(without(Code::Overloaded, false, Cause::Said), Verdict::Nobody);
+        assert_eq!(without(Code::WaitTooLong, false, Cause::Said), Verdict::Nobody);
+        assert_eq!(without(Code::DatabaseUnreachable, true, Cause::Said), Verdict::Database);
+        assert_eq!(without(Code::DatabaseUnreachable, true, Cause::NotTried), Verdict::DatabaseByOthers);
+        assert_eq!(without(Code::DatabaseUnreachable, false, Cause::NotTried), Verdict::Nobody, "it is unfit until it is mended");
+    }
+}

@@ -44,7 +44,7 @@ pub(super) struct Work<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) store: &'a Store,
     pub(super) queue: &'a QueuePlan,
-    pub(super) tenant: &'a str,
+    pub(super) tenant: &'a Arc<str>,
     pub(super) cut_off: &'a CancellationToken,
 }
 
@@ -73,7 +73,7 @@ struct Rests {
 
 /// Works on one item, as far as it goes now.
 pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
-    let Leased { lease, content, attempt, interrupted, .. } = leased;
+    let Leased { lease, content, attempt, interrupted, age, .. } = leased;
     let bytes = content.len() as u64;
     let content = match Content::decode(&content) {
         Ok(content) => content,
@@ -109,7 +109,11 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
         let outcome = Some(letter(&refusal, &call));
         return work.end(claim.into_lease(), &call, JobState::Dead, Ending { outcome, ..Ending::default() }).await;
     }
-    Box::pin(work.run(&content, call, claim, attempt)).await
+    let after = Box::pin(work.run(&content, call, claim, attempt)).await;
+    if attempt == 1 && !matches!(after, After::Held { .. }) {
+        work.inner.telemetry.durable().waited(&work.queue.name, work.tenant, age);
+    }
+    after
 }
 
 impl Work<'_> {
@@ -117,7 +121,7 @@ impl Work<'_> {
     async fn run(&self, content: &Content, call: Call, claim: Claim, attempt: u32) -> After {
         let (notes, began) = (Notes::default(), Instant::now());
         let kept = {
-            let mut context = Context::new(self.inner, &call, &notes).claimed(Some(&claim));
+            let mut context = Context::new(self.inner, &call, &notes).claimed(Some(&claim)).unattended();
             if content.begins == Begins::BehindCut {
                 context = context.resumed(&content.carried);
             }
@@ -205,7 +209,7 @@ impl Work<'_> {
 
     async fn look(&self, call: &Call, claim: &Claim) -> Looked {
         let notes = Notes::default();
-        let context = Context::new(self.inner, call, &notes).claimed(Some(claim));
+        let context = Context::new(self.inner, call, &notes).claimed(Some(claim)).unattended();
         let looking = keeping(self.store, claim.lease(), self.queue.lease.max(LOOK_LEASE), Box::pin(once::look_into(&context)));
         match self.cut_off.run_until_cancelled(looking).await {
             Some(Some(found)) => Looked::Found(found),

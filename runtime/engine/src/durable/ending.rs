@@ -45,7 +45,10 @@ fn not_executed(refusal: &Refusal, cause: Cause, attempt: u32, attempts: u32) ->
     // A statement that is slow by itself is never `Busy`: it is ended, which counts.
     let busy = cause == Cause::Busy;
     if let Some(by) = if busy { Some(HeldBy::Database) } else { held_by(refusal) } {
-        return Decision::Hold { by, pause: refusal.retry_after.unwrap_or_default(), aside: busy };
+        // What one flow waits for is nothing to the others of its lane.
+        let its_own = refusal.code == Code::BreakerOpen && refusal.scope == Scope::Flow;
+        let pause = refusal.retry_after.filter(|_| !its_own).unwrap_or_default();
+        return Decision::Hold { by, pause, aside: busy || its_own };
     }
     // A fault of this server, such as a panic, may be one of this moment.
     let ours = refusal.code == Code::Internal && refusal.scope == Scope::Server;
@@ -96,6 +99,17 @@ mod tests {
         for code in [Code::DatabaseUnreachable, Code::WaitTooLong, Code::QueueFull, Code::MemoryFull, Code::DiskLow, Code::StoreFailed] {
             assert!(matches!(decide(&refused(code), &Left::Nothing, Cause::Said, 99, 5), Decision::Hold { .. }), "{}", code.name());
         }
+    }
+
+    #[test]
+    fn an_open_breaker_uses_up_no_attempt_and_that_of_one_flow_holds_back_no_other() {
+        let open = refused(Code::BreakerOpen);
+        let held = |outcome: &Outcome| decide(outcome, &Left::Nothing, Cause::Said, 99, 5);
+        assert!(matches!(held(&open), Decision::Hold { by: HeldBy::Database, aside: false, pause } if !pause.is_zero()));
+        let Outcome::Refused(mut refusal) = open else { panic!("refused") };
+        refusal.scope = Scope::Flow;
+        let pause = Duration::ZERO;
+        assert_eq!(held(&Outcome::Refused(refusal)), Decision::Hold { by: HeldBy::Database, aside: true, pause });
     }
 
     #[test]

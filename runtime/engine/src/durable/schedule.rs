@@ -276,7 +276,7 @@ impl Ticking {
             Err(refusal) => return self.end(call, claim.into_lease(), JobState::Failed, failed(&refusal, call)).await,
         };
         let notes = Notes::default();
-        let context = Context::new(&self.inner, call, &notes).claimed(Some(&claim));
+        let context = Context::new(&self.inner, call, &notes).claimed(Some(&claim)).unattended();
         let running = Box::pin(run::unless_stopped(&context, signals.cut_off.cancelled()));
         // Without an end the item is looked into when it comes out again.
         let Some(ended) = keeping(&self.store, claim.lease(), LEASE, running).await else { return };

@@ -4,7 +4,9 @@
 //! 1. Lanes that have something are served in turn, in name order.
 //! 2. A lane that is not alone in its queue never has all workers; while others have something it has its share of them at the most.
 //! 3. A lane that is held back has none, and costs the others nothing.
-//! 4. What was told of a lane after a turn was given outlives what that turn found: no wake-up is lost.
+//! 4. Lanes that are tried again after a pause have half of the workers at the most, together: however many lanes one sick database holds
+//!    back, the others go on.
+//! 5. What was told of a lane after a turn was given outlives what that turn found: no wake-up is lost.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -126,10 +128,16 @@ impl Turns {
         for lane in self.lanes.values_mut() {
             lane.wake(now);
         }
-        let busy = self.lanes.values().filter(|lane| lane.at_work > 0 || lane.is_ready()).count();
+        let busy = |held: bool| {
+            let busy = self.lanes.values().filter(|lane| lane.held.is_some() == held && (lane.at_work > 0 || lane.is_ready()));
+            busy.count()
+        };
+        let may_be_tried = (workers / 2).max(1);
+        let busy = busy(false) + busy(true).min(may_be_tried);
         let alone = self.lanes.len() <= 1;
         let share = if alone { workers } else { workers.div_ceil(busy.max(1)).min(workers - 1).max(1) };
-        let may = |lane: &Lane| lane.is_ready() && lane.at_work < share;
+        let trying: usize = self.lanes.values().filter(|lane| lane.held.is_some()).map(|lane| lane.at_work).sum();
+        let may = |lane: &Lane| lane.is_ready() && lane.at_work < share && (lane.held.is_none() || trying < may_be_tried);
         let after = match &self.last {
             Some(last) => self.lanes.range::<Arc<str>, _>((Bound::Excluded(last), Bound::Unbounded)).find(|(_, lane)| may(lane)),
             None => None,

@@ -14,7 +14,7 @@ use spillgate_model::{Cell, Code, Refusal, Rows};
 use tokio::time::{Instant, timeout};
 
 use super::done_before_body;
-use crate::steps::{Context, PreparedRecord, PreparedVerify, begin, read_once};
+use crate::steps::{Context, PreparedRecord, PreparedVerify, ask, begin};
 use crate::verdict::{Failed, Fallible, before_commit};
 
 /// How long one question to the database may take, its seat included.
@@ -66,7 +66,7 @@ fn unknown(detail: &str) -> Found {
 /// The job that a row of the record names.
 pub(crate) async fn recorded_by(context: &Context<'_>, record: &PreparedRecord) -> Fallible<Option<Box<str>>> {
     let bound = record.find.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
-    let rows = read_once(context, record.database, &bound, RECORD_LIMITS).await?;
+    let rows = ask(context, record.database, &bound, RECORD_LIMITS).await?;
     Ok((!rows.is_empty()).then(|| first_text(&rows)))
 }
 
@@ -135,7 +135,7 @@ async fn by_verify(context: &Context<'_>, verify: &PreparedVerify) -> Found {
 async fn is_there(context: &Context<'_>, verify: &PreparedVerify, alone: bool) -> Fallible<bool> {
     let bound = verify.text.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
     if !alone {
-        return Ok(!read_once(context, verify.database, &bound, verify.limits).await?.is_empty());
+        return Ok(!ask(context, verify.database, &bound, verify.limits).await?.is_empty());
     }
     let mut seat = begin(context, verify.database).await?;
     let rows = seat.read(&bound.statement, &bound.parameters, verify.limits).await;

@@ -63,7 +63,7 @@ pub(super) async fn settle(inner: &Inner, call: &Call, claim: Claim, promised: O
         }
         let began = Instant::now();
         let notes = Notes::default();
-        let found = evidence::look_into(&Context::new(inner, call, &notes).claimed(Some(&claim))).await;
+        let found = evidence::look_into(&Context::new(inner, call, &notes).claimed(Some(&claim)).unattended()).await;
         let unknown = match found {
             Found::Later(refusal) => match pauses.next(began.elapsed()) {
                 Some(pause) => {

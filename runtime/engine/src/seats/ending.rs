@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
+use spillgate_admission::seats::Held;
 use spillgate_connector::{Access, Ended, Session};
 use spillgate_telemetry::happened;
 use tokio::sync::oneshot;
 
-use super::{Idle, Seats};
-use tokio::time::Instant;
+use super::Seats;
 
 /// Ends a session in a task of its own; the seat moves from `in_use` to `ending` at once. The receiver learns whether
-/// the end was confirmed.
-pub(super) fn start(seats: &Arc<Seats>, access: Access, session: Box<dyn Session>) -> oneshot::Receiver<bool> {
+/// the end was confirmed. In the fair order the seat stays its tenant's.
+pub(super) fn start(seats: &Arc<Seats>, access: Access, held: Option<Held>, session: Box<dyn Session>) -> oneshot::Receiver<bool> {
     let (sender, receiver) = oneshot::channel();
-    seats.change(|state| {
+    seats.change(|state, _| {
         state.in_use = state.in_use.saturating_sub(1);
         state.ending += 1;
     });
-    let taken = Taken { seats: seats.clone(), access, clean: None };
+    let taken = Taken { seats: seats.clone(), access, held, clean: None };
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(taken.end(session, sender))),
         // The process is going down: nobody is left to wait for an answer.
@@ -30,6 +30,7 @@ pub(super) fn start(seats: &Arc<Seats>, access: Access, session: Box<dyn Session
 struct Taken {
     seats: Arc<Seats>,
     access: Access,
+    held: Option<Held>,
     clean: Option<Box<dyn Session>>,
 }
 
@@ -46,7 +47,7 @@ impl Taken {
             Ended::Unconfirmed(limit) => {
                 let _listening = told.send(false);
                 happened::seat_lost(&self.seats.metrics, "the end of a cancelled statement could not be confirmed");
-                self.seats.change(|state| state.lost += 1);
+                self.seats.change(|state, _| state.lost += 1);
                 // By then the database's own limit has ended it.
                 tokio::time::sleep(limit).await;
             }
@@ -56,14 +57,11 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut clean = self.clean.take();
-        self.seats.change(|state| {
+        let (mut clean, held) = (self.clean.take(), self.held.take());
+        self.seats.change(|state, now| {
             state.ending = state.ending.saturating_sub(1);
-            if !state.retired
-                && let Some(session) = clean.take()
-            {
-                state.idle.push_back(Idle { session, access: self.access, since: Instant::now() });
-            }
+            state.end(held, None, now);
+            state.keep(self.access, &mut clean, now);
         });
         drop(clean);
     }

@@ -1,38 +1,42 @@
-//! The waiting line: first come, first served, bounded per tenant.
+//! Calls that wait: who is told when the fair order names a ticket. The order itself is not kept here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use spillgate_connector::Access;
+use spillgate_admission::seats::{Held, SeatRefusal, Ticket};
+use spillgate_connector::{Access, Session};
 use spillgate_model::{Code, Refusal};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::{Idle, Purpose, Seat, Seats};
+use super::state::Idle;
+use super::{FlowSeats, Purpose, Seat, Seats};
 use crate::verdict::Failed;
 
-/// What the first in line gets. A seat nobody takes goes back by its drop.
+/// What comes of waiting. A seat nobody takes goes back by its drop.
 pub(super) enum Grant {
     Seat(Box<Seat>),
-    Refused(Box<Failed>),
+    /// The fair order refuses it.
+    Refused(SeatRefusal),
+    /// There is no session to be had.
+    Failed(Box<Failed>),
 }
 
 pub(super) struct Waiting {
-    number: u64,
+    ticket: Ticket,
     pub(super) access: Access,
-    pub(super) tenant: Arc<str>,
-    pub(super) flow: Arc<str>,
-    pub(super) deadline: tokio::time::Instant,
+    flow: Arc<FlowSeats>,
+    deadline: Instant,
     sender: oneshot::Sender<Grant>,
 }
 
+/// Everybody who waits, by ticket.
 #[derive(Default)]
 pub(super) struct Line {
-    waiting: VecDeque<Waiting>,
-    of_tenant: HashMap<Arc<str>, usize>,
-    next: u64,
+    waiting: HashMap<u64, Waiting>,
 }
 
-/// A grant on its way to its call, delivered outside the lock.
+/// What came of a wait on its way to its call, delivered outside the lock.
 pub(super) struct Handover {
     sender: oneshot::Sender<Grant>,
     grant: Grant,
@@ -40,7 +44,7 @@ pub(super) struct Handover {
 }
 
 impl Handover {
-    pub(super) fn with_closed(mut self, closed: Vec<Idle>) -> Self {
+    pub(super) fn closing(mut self, closed: Vec<Idle>) -> Self {
         self.closed = closed;
         self
     }
@@ -51,6 +55,19 @@ impl Handover {
     }
 }
 
+impl Waiting {
+    pub(super) fn seated(self, seats: &Arc<Seats>, held: Held, session: Option<Box<dyn Session>>) -> Handover {
+        let seat = Seat::new(seats, held, self.access, &self.flow, self.deadline, session);
+        self.told(Grant::Seat(Box::new(seat)))
+    }
+    pub(super) fn told(self, grant: Grant) -> Handover {
+        Handover { sender: self.sender, grant, closed: Vec::new() }
+    }
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
 impl Line {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -58,51 +75,26 @@ impl Line {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
-    /// How many calls of a tenant wait.
-    pub(super) fn of(&self, tenant: &str) -> usize {
-        self.of_tenant.get(tenant).copied().unwrap_or(0)
-    }
-    /// What the first in line wants.
-    pub(super) fn front(&self) -> Option<Access> {
-        self.waiting.front().map(|waiting| waiting.access)
-    }
-    pub(super) fn join(&mut self, seats: &Arc<Seats>, access: Access, purpose: &Purpose<'_>) -> Place {
+    pub(super) fn join(&mut self, seats: &Arc<Seats>, ticket: Ticket, access: Access, purpose: &Purpose<'_>) -> Place {
         let (sender, receiver) = oneshot::channel();
-        let number = self.next;
-        self.next += 1;
-        *self.of_tenant.entry(purpose.tenant.clone()).or_default() += 1;
-        let (tenant, flow) = (purpose.tenant.clone(), purpose.flow.clone());
-        self.waiting.push_back(Waiting { number, access, tenant, flow, deadline: purpose.deadline, sender });
-        Place { seats: seats.clone(), number, receiver: Some(receiver) }
+        let waiting = Waiting { ticket, access, flow: purpose.flow.clone(), deadline: purpose.deadline, sender };
+        self.waiting.insert(ticket.number(), waiting);
+        Place { seats: seats.clone(), ticket, receiver: Some(receiver) }
     }
-    /// Takes the first one out and makes its grant.
-    pub(super) fn hand(&mut self, grant: impl FnOnce(&Waiting) -> Grant) -> Option<Handover> {
-        let first = self.waiting.pop_front()?;
-        self.left(&first.tenant);
-        let grant = grant(&first);
-        Some(Handover { sender: first.sender, grant, closed: Vec::new() })
+    /// Takes one out: its wait is over.
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
+        self.waiting.remove(&ticket.number())
     }
-    fn leave(&mut self, number: u64) {
-        if let Ok(position) = self.waiting.binary_search_by_key(&number, |waiting| waiting.number)
-            && let Some(waiting) = self.waiting.remove(position)
-        {
-            self.left(&waiting.tenant);
-        }
-    }
-    fn left(&mut self, tenant: &Arc<str>) {
-        if let Some(count) = self.of_tenant.get_mut(tenant) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_tenant.remove(tenant);
-            }
-        }
+    /// Takes everybody out.
+    pub(super) fn take_all(&mut self) -> Vec<Waiting> {
+        self.waiting.drain().map(|(_, waiting)| waiting).collect()
     }
 }
 
 /// A place in line. Dropping it (deadline, hang-up) leaves the line.
 pub(super) struct Place {
     seats: Arc<Seats>,
-    number: u64,
+    ticket: Ticket,
     receiver: Option<oneshot::Receiver<Grant>>,
 }
 
@@ -115,7 +107,7 @@ impl Place {
             self.receiver = None;
             return grant;
         }
-        Grant::Refused(Failed::refused(Refusal::new(Code::Internal, "The waiting line was lost.")))
+        Grant::Failed(Failed::refused(Refusal::new(Code::Internal, "The waiting line was lost.")))
     }
 }
 
@@ -123,7 +115,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if self.receiver.take().is_some() {
             // A grant that came at the last moment went with the receiver and is given back by its own drop.
-            self.seats.change(|state| state.line.leave(self.number));
+            self.seats.change(|state, now| state.leave(self.ticket, now));
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use spillgate_admission::seats::{Asking, Class, Held, Share};
 use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Session, Statement, Written};
 use spillgate_model::{Rows, Value};
 use spillgate_telemetry::{StatementOutcome, happened};
 use tokio::time::Instant;
 
-use super::line::Waiting;
-use super::{Seats, ending};
+use super::{FlowSeats, Seats, ending};
 use crate::run::{Doing, Notes};
 use crate::verdict::{Fallible, before_commit};
 
@@ -20,15 +20,29 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(crate) struct Purpose<'a> {
     pub(crate) tenant: &'a Arc<str>,
-    pub(crate) flow: &'a Arc<str>,
+    /// What that tenant has of this database.
+    pub(crate) share: Share,
+    /// Lower than the tenant's where nobody waits, or where it is not the first try.
+    pub(crate) class: Class,
+    pub(crate) flow: &'a Arc<FlowSeats>,
     pub(crate) deadline: Instant,
+}
+
+impl<'a> Purpose<'a> {
+    /// The question to the fair order, on its clock.
+    pub(super) fn asking(&self, at: impl FnOnce(Instant) -> Duration) -> Asking<'a> {
+        let Purpose { tenant, share, class, flow, deadline } = *self;
+        Asking { tenant, share, class, estimate: flow.estimate(), deadline: at(deadline) }
+    }
 }
 
 /// The right to a session. Dropping it gives the session back; with something open on it, the session is ended first.
 pub(crate) struct Seat {
     seats: Arc<Seats>,
+    /// Its place in the fair order, until it is given back.
+    held: Option<Held>,
     access: Access,
-    flow: Arc<str>,
+    flow: Arc<FlowSeats>,
     deadline: Instant,
     session: Option<Box<dyn Session>>,
     /// It was used before: its link may have died while it was idle.
@@ -39,14 +53,24 @@ pub(crate) struct Seat {
     unsettled: bool,
     in_transaction: bool,
     started: Option<Instant>,
-    held: Option<Duration>,
+    /// How long its statements took so far; `None` before the first one was answered, and after one that was not.
+    took: Option<Duration>,
 }
 
 impl Seat {
-    fn new(seats: &Arc<Seats>, access: Access, flow: &Arc<str>, deadline: Instant, session: Option<Box<dyn Session>>) -> Seat {
+    /// Without a session it is still to be connected.
+    pub(super) fn new(
+        seats: &Arc<Seats>,
+        held: Held,
+        access: Access,
+        flow: &Arc<FlowSeats>,
+        deadline: Instant,
+        session: Option<Box<dyn Session>>,
+    ) -> Seat {
         let reused = session.is_some();
         Seat {
             seats: seats.clone(),
+            held: Some(held),
             access,
             flow: flow.clone(),
             deadline,
@@ -56,17 +80,8 @@ impl Seat {
             unsettled: false,
             in_transaction: false,
             started: None,
-            held: None,
+            took: None,
         }
-    }
-    pub(super) fn open(seats: &Arc<Seats>, access: Access, purpose: &Purpose<'_>, session: Box<dyn Session>) -> Seat {
-        Seat::new(seats, access, purpose.flow, purpose.deadline, Some(session))
-    }
-    pub(super) fn to_connect(seats: &Arc<Seats>, access: Access, purpose: &Purpose<'_>) -> Seat {
-        Seat::new(seats, access, purpose.flow, purpose.deadline, None)
-    }
-    pub(super) fn for_waiting(seats: &Arc<Seats>, waiting: &Waiting, session: Option<Box<dyn Session>>) -> Seat {
-        Seat::new(seats, waiting.access, &waiting.flow, waiting.deadline, session)
     }
     pub(super) fn is_open(&self) -> bool {
         self.session.is_some()
@@ -89,9 +104,12 @@ impl Seat {
                 self.connecting = None;
                 self.seats.metrics.connects.increment();
                 let mut was_down = false;
-                self.seats.change(|state| {
+                self.seats.change(|state, now| {
                     was_down = state.reachable == Some(false);
                     state.connected();
+                    if let Some(held) = &self.held {
+                        state.fair.connected(held, state.at(now));
+                    }
                 });
                 if was_down {
                     self.seats.answered.notify_waiters();
@@ -108,9 +126,9 @@ impl Seat {
                 let unfit = error.failure == Failure::Unfit;
                 let mut failed = before_commit(error);
                 let mut wait = None;
-                self.seats.change(|state| {
+                self.seats.change(|state, now| {
                     state.unfit = unfit;
-                    wait = Some(state.not_connected(began, failed.refusal.detail.clone()));
+                    wait = Some(state.not_connected(began, failed.refusal.detail.clone(), now));
                 });
                 if failed.refusal.retryable {
                     failed.refusal.retry_after = wait;
@@ -168,8 +186,8 @@ impl Seat {
     /// Ends whatever is open, without waiting longer than `patience`; true where the database has confirmed it.
     pub(crate) async fn end(mut self, patience: Duration) -> bool {
         let Some(session) = self.session.take() else { return true };
-        self.told_cancelled();
-        let ending = ending::start(&self.seats, self.access, session);
+        self.cut_short();
+        let ending = ending::start(&self.seats, self.access, self.held.take(), session);
         self.unsettled = false;
         drop(self);
         matches!(tokio::time::timeout(patience, ending).await, Ok(Ok(true)))
@@ -188,7 +206,8 @@ impl Seat {
     fn finish<T>(&mut self, started: Instant, result: &Result<T, DatabaseError>) {
         self.unsettled = self.in_transaction;
         let now = Instant::now();
-        self.held = self.started.map(|first| now - first);
+        let is_answered = !matches!(result, Err(error) if matches!(error.failure, Failure::LinkLost | Failure::Unreachable));
+        self.took = self.started.filter(|_| is_answered).map(|first| now - first);
         let outcome = match result {
             Ok(_) => StatementOutcome::Completed,
             Err(error) => outcome_of(&error.failure),
@@ -200,12 +219,13 @@ impl Seat {
             happened::seat_lost(&self.seats.metrics, &error.internal);
         }
     }
-    fn told_cancelled(&self) {
+    fn cut_short(&self) {
         let now = Instant::now();
         let after = self.started.map_or(Duration::ZERO, |started| now - started);
+        self.flow.held_at_least(after, now);
         let why = if now >= self.deadline { "deadline" } else { "hang-up" };
         self.seats.metrics.statement(StatementOutcome::Cancelled, after);
-        happened::statement_cancelled(&self.seats.metrics, &self.flow, why, after);
+        happened::statement_cancelled(&self.seats.metrics, &self.flow.flow, why, after);
     }
 }
 
@@ -213,27 +233,29 @@ impl Drop for Seat {
     fn drop(&mut self) {
         match self.session.take() {
             Some(session) if self.unsettled => {
-                self.told_cancelled();
+                self.cut_short();
                 // Goes on without us; it frees the seat when it is done.
-                drop(ending::start(&self.seats, self.access, session));
+                drop(ending::start(&self.seats, self.access, self.held.take(), session));
             }
             Some(session) => {
                 let kept = session.usable().then_some(session);
-                self.seats.give_back(self.access, kept, self.held);
+                self.seats.give_back(self.access, self.held.take(), kept, self.took.map(|took| (took, &*self.flow)));
             }
             None => {
                 if let Some(began) = self.connecting.take() {
                     let given_up = began.elapsed() >= PATIENCE;
-                    self.seats.change(|state| {
+                    let held = self.held.take();
+                    self.seats.change(|state, now| {
                         if given_up {
-                            let _wait = state.not_connected(began, "The database did not answer in time.".into());
+                            let _wait = state.not_connected(began, "The database did not answer in time.".into(), now);
                         } else {
                             state.connecting = state.connecting.saturating_sub(1);
                         }
                         state.in_use = state.in_use.saturating_sub(1);
+                        state.end(held, None, now);
                     });
                 } else {
-                    self.seats.give_back(self.access, None, None);
+                    self.seats.give_back(self.access, self.held.take(), None, None);
                 }
             }
         }

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use spillgate_admission::seats::{Class, Share};
 use spillgate_connector::{DatabaseError, Ended, Failure, ReadLimits, Statement, Written};
-use spillgate_model::{Rows, Value, Work};
+use spillgate_model::{Code, Rows, Value, Work};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::*;
+
+mod sharing;
 
 /// Counts what is opened and closed, and does what the test says.
 struct Script {
@@ -66,6 +69,7 @@ impl Session for ScriptedSession {
                     self.usable = false;
                     return Err(DatabaseError::new(Failure::LinkLost, "The link was lost.", "reset"));
                 }
+                "at once" => return Ok(Rows::default()),
                 _ => {}
             }
             self.script.statements.acquire().await.expect("never closed").forget();
@@ -100,7 +104,8 @@ struct Rig {
     script: Arc<Script>,
     seats: Arc<Seats>,
     tenant: Arc<str>,
-    flow: Arc<str>,
+    flow: Arc<FlowSeats>,
+    share: Share,
 }
 
 impl Rig {
@@ -116,12 +121,16 @@ impl Rig {
             restarts: AtomicUsize::new(0),
         });
         let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to open");
-        let limits = SeatLimits { max, line, idle: Duration::from_secs(60) };
+        let count = |number: usize| u32::try_from(number).expect("a small number");
+        let pool = Pool { max: count(max), fast_only: 0, floor: 4, adaptive: true };
+        let limits = SeatLimits { pool, idle: Duration::from_secs(60) };
         let seats = Seats::new(Arc::new(Scripted(script.clone())), limits, telemetry.database_metrics("d"), Arc::default());
-        Rig { script, seats, tenant: "t".into(), flow: "f".into() }
+        let share = Share { weight: 1, reserved: 0, limit: count(max), line: count(line) };
+        Rig { script, seats, tenant: "t".into(), flow: FlowSeats::new(&"f".into()), share }
     }
     fn purpose(&self) -> Purpose<'_> {
-        Purpose { tenant: &self.tenant, flow: &self.flow, deadline: Instant::now() + Duration::from_secs(10) }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        Purpose { tenant: &self.tenant, share: self.share, class: Class::Agent, flow: &self.flow, deadline }
     }
     async fn take(&self, access: Access) -> Fallible<Seat> {
         self.seats.acquire(access, self.purpose(), &Notes::default()).await
@@ -131,11 +140,15 @@ impl Rig {
     }
     /// A call that stands in line as `tenant`.
     async fn in_line(&self, tenant: &str) -> tokio::task::JoinHandle<Fallible<Seat>> {
-        let (seats, tenant, flow) = (self.seats.clone(), Arc::from(tenant), self.flow.clone());
+        self.in_line_as(tenant, Class::Agent).await
+    }
+    async fn in_line_as(&self, tenant: &str, class: Class) -> tokio::task::JoinHandle<Fallible<Seat>> {
+        let (seats, tenant, flow, share) = (self.seats.clone(), Arc::from(tenant), self.flow.clone(), self.share);
         let before = self.counts().waiting;
         let call = tokio::spawn(async move {
-            let deadline = Instant::now() + Duration::from_secs(10);
-            seats.acquire(Access::ReadOnly, Purpose { tenant: &tenant, flow: &flow, deadline }, &Notes::default()).await
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let purpose = Purpose { tenant: &tenant, share, class, flow: &flow, deadline };
+            seats.acquire(Access::ReadOnly, purpose, &Notes::default()).await
         });
         while self.counts().waiting == before {
             tokio::task::yield_now().await;
@@ -143,7 +156,7 @@ impl Rig {
         call
     }
     fn counts(&self) -> SeatCounts {
-        self.seats.state_of_health().0
+        self.seats.health().counts
     }
     fn connects(&self) -> usize {
         self.script.connects.load(Ordering::SeqCst)
@@ -195,7 +208,7 @@ async fn reads_and_writes_have_sessions_of_their_own_and_share_the_room() {
 }
 
 #[tokio::test]
-async fn the_line_is_first_come_first_served_and_bounded_per_tenant() {
+async fn the_line_serves_tenants_in_turn_and_is_bounded_per_tenant() {
     let rig = Rig::new(1, 2);
     let held = rig.read().await;
     let (first, second) = (rig.in_line("a").await, rig.in_line("a").await);
@@ -204,15 +217,15 @@ async fn the_line_is_first_come_first_served_and_bounded_per_tenant() {
     let purpose = Purpose { tenant: &tenant, ..rig.purpose() };
     let refused = rig.seats.acquire(Access::ReadOnly, purpose, &Notes::default()).await.err().expect("two of a wait already");
     assert_eq!(refused.refusal.code, Code::Overloaded);
-    assert!(refused.refusal.retry_after.is_some_and(|wait| wait >= RETRY_AFTER.0));
+    assert!(refused.refusal.retry_after.is_some_and(|wait| wait >= refused::RETRY_AFTER.0));
     drop(held);
     let held = first.await.expect("no panic").expect("first in line");
     assert!(!second.is_finished() && !third.is_finished());
     drop(held);
-    let held = second.await.expect("no panic").expect("second in line");
-    assert!(!third.is_finished());
+    let held = third.await.expect("no panic").expect("the other tenant's turn");
+    assert!(!second.is_finished());
     drop(held);
-    drop(third.await.expect("no panic").expect("third in line"));
+    drop(second.await.expect("no panic").expect("its turn"));
     assert_eq!(rig.connects(), 1);
 }
 
@@ -297,7 +310,7 @@ async fn a_connector_that_panics_costs_no_seat() {
     let panicked = tokio::spawn(async move { seat.read(&statement("panic"), &[], LIMITS).await }).await;
     assert!(panicked.expect_err("it panicked").is_panic());
     drop(rig.read().await);
-    assert_eq!(seats.state_of_health().0.in_use, 0);
+    assert_eq!(seats.health().counts.in_use, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,7 +348,7 @@ async fn a_database_that_is_down_costs_one_try_per_wait() {
     rig.script.down.store(false, Ordering::SeqCst);
     tokio::time::advance(Duration::from_secs(5)).await;
     drop(rig.read().await);
-    assert_eq!(rig.seats.state_of_health().1, Some(true));
+    assert_eq!(rig.seats.health().reachable, Some(true));
     assert_eq!(rig.counts().in_use, 0);
 }
 

@@ -12,12 +12,12 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use spillgate_admission::Reservation;
-use spillgate_config::plan::{HttpStep, Step};
+use spillgate_admission::{Reservation, RetryBudget};
+use spillgate_config::plan::HttpStep;
 use spillgate_model::{Code, Datum, Refusal, json};
 
 use super::Context;
-use super::retry::Tries;
+use super::retry::{Target, Tries};
 use crate::verdict::{Cause, Failed, Fallible};
 
 /// Connections kept open, and for how long.
@@ -67,6 +67,7 @@ pub(crate) struct PreparedHttp {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// `host:port`, as the allow-list names it.
     host: String,
+    retries: RetryBudget,
 }
 
 impl fmt::Debug for PreparedHttp {
@@ -90,7 +91,7 @@ impl PreparedHttp {
             value.set_sensitive(true);
             headers.push((name, value));
         }
-        Ok(PreparedHttp { method, uri, headers, host })
+        Ok(PreparedHttp { method, uri, headers, host, retries: RetryBudget::default() })
     }
 
     fn request(&self, body: Option<&Datum>) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -107,6 +108,11 @@ impl PreparedHttp {
             json::write_datum(body, &mut bytes);
         }
         request.body(Full::new(bytes.into()))
+    }
+
+    /// What all that send it may retry.
+    pub(super) fn target(&self) -> Target<'_> {
+        Target::service(&self.retries)
     }
 
     /// Whether the same request may be sent twice without harm.
@@ -127,7 +133,7 @@ fn host_and_port(uri: &Uri) -> Option<String> {
 /// Sends the request, with its tries.
 pub(super) async fn call(
     context: &Context<'_>,
-    step: &Step,
+    mut tries: Tries<'_>,
     plan: &HttpStep,
     prepared: &PreparedHttp,
     body: Option<Datum>,
@@ -137,14 +143,12 @@ pub(super) async fn call(
         return Err(Failed::refused(Refusal::new(Code::UpstreamError, "The service of this step is not among http_hosts.")));
     }
     let client = context.inner.http.get()?;
-    let mut tries = Tries::of(step, context.deadline);
     loop {
         let sent = tokio::time::timeout(plan.timeout, send(context, client, plan, prepared, body.as_ref())).await;
         let result = sent.unwrap_or_else(|_| Err(failed("The service did not answer in time.", prepared.repeatable(), String::new())));
         match result {
             Ok(value) => return Ok(value),
-            Err(failed) if tries.again(&failed).await => {}
-            Err(failed) => return Err(failed),
+            Err(failed) => tries.again(failed).await?,
         }
     }
 }

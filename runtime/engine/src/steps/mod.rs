@@ -25,6 +25,7 @@ use spillgate_model::json::datum_bytes;
 use spillgate_model::{Code, Datum, Refusal, Type, Value, limits};
 use tokio::time::Instant;
 
+use crate::breaker::Passage;
 use crate::durable::Claim;
 use crate::reload::Inner;
 use crate::run::Notes;
@@ -36,7 +37,8 @@ pub(crate) use prepare::{Lookup, PreparedFlow, PreparedRecord, PreparedSql, Prep
 pub(crate) use progress::{Carried, Progress};
 use progress::{Done, has_value};
 pub(crate) use retry::jittered;
-pub(crate) use sql::{lookup, once as read_once};
+use retry::{Attempt, Tries};
+pub(crate) use sql::{ask, lookup};
 pub(crate) use write::{Left, Writing, begin};
 
 /// What every part of a running call may look at.
@@ -49,11 +51,13 @@ pub(crate) struct Context<'a> {
     pub(crate) claim: Option<&'a Claim>,
     /// Of a run that begins behind the flow's cut: what was carried over it.
     pub(crate) resumed: Option<&'a [Carried]>,
+    /// Nobody waits for the run: others go first.
+    pub(crate) unattended: bool,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(inner: &'a Inner, call: &'a Call, notes: &'a Notes) -> Self {
-        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline), claim: None, resumed: None }
+        Context { inner, call, notes, deadline: Instant::from_std(call.flowfile.deadline), claim: None, resumed: None, unattended: false }
     }
     /// The run works on this item.
     pub(crate) fn claimed(self, claim: Option<&'a Claim>) -> Self {
@@ -62,6 +66,10 @@ impl<'a> Context<'a> {
     /// The run begins behind the flow's cut.
     pub(crate) fn resumed(self, carried: &'a [Carried]) -> Self {
         Context { resumed: Some(carried), ..self }
+    }
+    /// Nobody waits for the run.
+    pub(crate) fn unattended(self) -> Self {
+        Context { unattended: true, ..self }
     }
     pub(crate) fn flow(&self) -> &'a Arc<Flow> {
         &self.call.live.plan.flows[self.call.flow]
@@ -105,8 +113,25 @@ impl<'a> Context<'a> {
             None => Ok(()),
         }
     }
-    fn purpose(&self) -> Purpose<'a> {
-        Purpose { tenant: &self.call.flowfile.tenant, flow: &self.flow().name, deadline: self.deadline }
+    /// The way through the breakers in front of a database.
+    pub(crate) fn pass(&self, database: usize) -> Fallible<Passage<'a>> {
+        let (flow, live) = (self.flow(), &self.call.live.databases[database]);
+        let own = (&live.breakers.own, live.plan().breaker.as_ref());
+        let of_flow = self.prepared().breakers[database].as_ref().map(|breaker| (breaker, flow.breaker.as_ref()));
+        let patience = flow.deadline.value.min(live.plan().statement_timeout);
+        Passage::ask(own, of_flow, self.notes, self.deadline, patience)
+    }
+    /// For whom a seat of a database is wanted. What nobody waits for, and what is tried again, goes behind the tenant's other calls.
+    fn purpose(&self, database: usize, attempt: Attempt) -> Purpose<'a> {
+        let (live, tenant) = (&self.call.live, &self.call.live.tenants[self.call.tenant]);
+        let class = tenant.class();
+        Purpose {
+            tenant: &self.call.flowfile.tenant,
+            share: tenant.share(database, live.databases[database].plan()),
+            class: if self.unattended || attempt == Attempt::Again { class.lower() } else { class },
+            flow: &self.prepared().seats[database],
+            deadline: self.deadline,
+        }
     }
 }
 
@@ -181,7 +206,8 @@ async fn one_step(context: &Context<'_>, writing: &mut Writing, index: usize, pr
                 context.about_to_write().await?;
                 writing.sent_outside();
             }
-            let (value, grown) = http::call(context, step, plan, prepared, body).await?;
+            let tries = Tries::of(context, writing, step, prepared.target());
+            let (value, grown) = http::call(context, tries, plan, prepared, body).await?;
             Ok(Done { _grown: Some(grown), ..Done::of_value(value) })
         }
         (Action::Map(expression), _) => Ok(Done::of_value(fitting(context, step, context.evaluate(expression, step, done).await?)?)),

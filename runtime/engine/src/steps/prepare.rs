@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use spillgate_config::Plan;
-use spillgate_config::plan::{Action, Flow, RecordPlan, SqlStep};
+use spillgate_config::plan::{Action, Flow, RecordPlan, SqlStep, Step};
 use spillgate_connector::{DeclaredColumn, ReadLimits};
 
 use super::http::PreparedHttp;
 use super::progress::Needed;
+use crate::breaker::LiveBreaker;
+use crate::database::LiveDatabase;
+use crate::seats::FlowSeats;
 use crate::statements::Prepared;
 
 /// A flow ready to run.
@@ -25,6 +28,12 @@ pub(crate) struct PreparedFlow {
     pub(crate) emits: bool,
     /// What is carried over the flow's cut.
     pub(crate) needed: Needed,
+    /// By the database's index; none where it asks nothing of it.
+    pub(crate) breakers: Vec<Option<Arc<LiveBreaker>>>,
+    /// How long it holds a seat, by the database's index.
+    pub(crate) seats: Vec<Arc<FlowSeats>>,
+    /// Where its first statement runs, if callers wait for it and get its failure.
+    pub(crate) asked_first: Option<usize>,
 }
 
 /// The statements of a flow's record.
@@ -70,7 +79,8 @@ pub(crate) struct PreparedSql {
 }
 
 impl PreparedFlow {
-    pub(crate) fn new(flow: &Flow, plan: &Plan) -> Result<Self, String> {
+    /// `databases`: in the plan's order.
+    pub(crate) fn new(flow: &Flow, plan: &Plan, databases: &[Arc<LiveDatabase>]) -> Result<Self, String> {
         let steps = flow.steps.iter().enumerate().map(|(index, step)| match &step.action {
             Action::Sql(sql) => Ok(PreparedStep::Sql(sql_step(flow, index, sql, plan))),
             Action::Http(http) => match PreparedHttp::new(http, &plan.server.http_hosts) {
@@ -84,8 +94,21 @@ impl PreparedFlow {
         let record = once.and_then(|once| once.record.as_ref()).map(|wanted| record(flow, wanted, plan));
         let verify = once.and_then(|once| once.verify.as_ref()).map(|sql| verify(flow, sql, plan));
         let emits = flow.steps.iter().any(|step| matches!(step.action, Action::Emit(_)));
-        Ok(PreparedFlow { emits, lookup: lookup(flow, &steps), needed: Needed::of(flow), steps, record, verify })
+        let seats = databases.iter().map(|database| database.seats.flow(flow)).collect();
+        let breakers = databases.iter().enumerate().map(|(index, database)| asks(flow, index).then(|| database.breakers.of(flow)));
+        let breakers = breakers.collect();
+        let (lookup, asked_first) = (lookup(flow, &steps), asked_first(flow));
+        Ok(PreparedFlow { emits, lookup, needed: Needed::of(flow), steps, record, verify, breakers, seats, asked_first })
     }
+}
+
+/// Whether a flow has anything to do with a database.
+fn asks(flow: &Flow, database: usize) -> bool {
+    let in_steps = flow.steps.iter().any(|step| matches!(&step.action, Action::Sql(sql) if sql.database == database));
+    let once = flow.idempotency.as_ref();
+    let by_record = once.and_then(|once| once.record.as_ref()).is_some_and(|record| record.database == database);
+    let by_verify = once.and_then(|once| once.verify.as_ref()).is_some_and(|verify| verify.database == database);
+    in_steps || by_record || by_verify
 }
 
 fn record(flow: &Flow, record: &RecordPlan, plan: &Plan) -> PreparedRecord {
@@ -119,4 +142,15 @@ fn lookup(flow: &Flow, steps: &[PreparedStep]) -> Option<Lookup> {
     let plain =
         !sql.write && !prepared.paged && step.when.is_none() && step.route.is_empty() && step.on_error.is_none() && step.retry.is_none();
     plain.then_some(Lookup { database: sql.database, limits: prepared.limits })
+}
+
+/// The database that a call of the flow is sure to need a seat of before anything else is done for it: the gate may ask for it. A
+/// cached reply needs none, and what `on_error` stands in for is no failure.
+fn asked_first(flow: &Flow) -> Option<usize> {
+    let is_plain = |step: &Step| step.when.is_none() && step.on_error.is_none();
+    let first = flow.steps.iter().find(|step| !matches!(step.action, Action::Map(_)) || !step.route.is_empty())?;
+    match &first.action {
+        Action::Sql(sql) if is_plain(first) && flow.cache.is_none() => Some(sql.database),
+        _ => None,
+    }
 }

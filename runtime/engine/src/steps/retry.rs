@@ -1,42 +1,95 @@
-//! Another try: bounded, jittered, never past the deadline.
+//! Another try: bounded, jittered, never past the deadline, and never more of them than a quarter of the calls.
+//!
+//! One layer only: what a queue will try again is not tried again within the attempt.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
+use spillgate_admission::{RetryBudget, RetryLimits};
 use spillgate_config::plan::Step;
+use spillgate_telemetry::DatabaseMetrics;
 use tokio::time::Instant;
 
-use crate::verdict::Failed;
+use super::{Context, Writing};
+use crate::verdict::{Failed, Fallible};
 
 /// Longest wait before another try.
 const LONGEST: Duration = Duration::from_secs(30);
+/// What may be retried at one target: a quarter of the calls that may be, or one a second where they are few.
+const LIMITS: RetryLimits = RetryLimits { share: 0.25, floor: 10, window: Duration::from_secs(10) };
 
-/// The tries of one step.
-pub(super) struct Tries {
-    left: u32,
-    ceiling: Duration,
-    deadline: Instant,
+/// Which try of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    First,
+    Again,
 }
 
-impl Tries {
-    pub(super) fn of(step: &Step, deadline: Instant) -> Self {
-        let (attempts, backoff) = step.retry.map_or((1, Duration::ZERO), |retry| (retry.attempts, retry.backoff));
-        Tries { left: attempts.saturating_sub(1), ceiling: backoff, deadline }
+/// What is asked, and what all that ask it may retry.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    budget: &'a RetryBudget,
+    metrics: Option<&'a DatabaseMetrics>,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn database(context: &Context<'a>, database: usize) -> Self {
+        let live = &context.call.live.databases[database];
+        Target { budget: &live.retries, metrics: Some(&live.seats.metrics) }
+    }
+    pub(super) fn service(budget: &'a RetryBudget) -> Self {
+        Target { budget, metrics: None }
+    }
+}
+
+/// The tries of one step.
+pub(super) struct Tries<'a> {
+    context: &'a Context<'a>,
+    target: Target<'a>,
+    left: u32,
+    ceiling: Duration,
+    attempt: Attempt,
+}
+
+impl<'a> Tries<'a> {
+    /// Counts a call that may be tried again.
+    pub(super) fn of(context: &'a Context<'a>, writing: &Writing, step: &Step, target: Target<'a>) -> Self {
+        let scheduled = context.claim.is_some_and(|claim| claim.scheduled);
+        let by_queue = context.unattended && !scheduled && !writing.must_go_on();
+        let (attempts, backoff) = step.retry.filter(|_| !by_queue).map_or((1, Duration::ZERO), |retry| (retry.attempts, retry.backoff));
+        if attempts > 1 {
+            target.budget.called(&LIMITS, context.inner.breakers.now());
+        }
+        Tries { context, target, left: attempts.saturating_sub(1), ceiling: backoff, attempt: Attempt::First }
     }
 
-    /// Waits for the next try; false where there is none: the failure will not pass, all tries are used, or the deadline is too near.
-    pub(super) async fn again(&mut self, failed: &Failed) -> bool {
-        if !failed.again || self.left == 0 {
-            return false;
-        }
+    /// Which one is next, or runs.
+    pub(super) fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Waits for the next try. The failure itself where there is none: it will not pass, all tries are used, the deadline is too near, or
+    /// others have spent what there is to retry. Those that wait are counted with those that run (case E3).
+    pub(super) async fn again(&mut self, mut failed: Box<Failed>) -> Fallible<()> {
         let wait = jittered(self.ceiling);
-        if Instant::now() + wait >= self.deadline {
-            return false;
+        if !failed.again || self.left == 0 || Instant::now() + wait >= self.context.deadline {
+            return Err(failed);
+        }
+        if !self.target.budget.take(&LIMITS, self.context.inner.breakers.now()) {
+            if let Some(metrics) = self.target.metrics {
+                metrics.retries_refused.increment();
+            }
+            failed.refusal.detail.push_str(" It was not tried again: the budget for retries is spent.");
+            return Err(failed);
+        }
+        if let Some(metrics) = self.target.metrics {
+            metrics.retries.increment();
         }
         self.left -= 1;
+        self.attempt = Attempt::Again;
         self.ceiling = self.ceiling.saturating_mul(2).min(LONGEST);
         tokio::time::sleep(wait).await;
-        true
+        Ok(())
     }
 }
 

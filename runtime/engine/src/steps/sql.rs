@@ -7,7 +7,7 @@ use spillgate_connector::{Access, DatabaseError, ReadLimits};
 use spillgate_model::Rows;
 use spillgate_telemetry::happened;
 
-use super::retry::Tries;
+use super::retry::{Attempt, Target, Tries};
 use super::{Context, Done, Lookup, PreparedSql, PreparedStep, Writing};
 use crate::Outcome;
 use crate::page::{self, Binding, Page};
@@ -20,7 +20,7 @@ pub(crate) async fn lookup(context: &Context<'_>, lookup: &Lookup) -> Fallible<O
         return Err(Failed::refused(spillgate_model::Refusal::new(spillgate_model::Code::Internal, "The flow was not made ready to run.")));
     };
     let bound = prepared.first.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
-    let rows = once(context, lookup.database, &bound, lookup.limits).await?;
+    let rows = once(context, Attempt::First, lookup.database, &bound, lookup.limits).await?;
     if rows.is_empty()
         && let Some(on_empty) = context.flow().steps[0].on_empty
     {
@@ -49,12 +49,11 @@ pub(super) async fn read(
         let rows = transaction.read(&bound, limits).await.map_err(|error| failed(context, sql.database, error))?;
         return finished(context, page.as_ref(), rows);
     }
-    let mut tries = Tries::of(step, context.deadline);
+    let mut tries = Tries::of(context, writing, step, Target::database(context, sql.database));
     loop {
-        match once(context, sql.database, &bound, limits).await {
+        match once(context, tries.attempt(), sql.database, &bound, limits).await {
             Ok(rows) => return finished(context, page.as_ref(), rows),
-            Err(failed) if tries.again(&failed).await => {}
-            Err(failed) => return Err(failed),
+            Err(failed) => tries.again(failed).await?,
         }
     }
 }
@@ -109,18 +108,31 @@ fn finished(context: &Context<'_>, page: Option<&Page>, mut rows: Rows) -> Falli
 }
 
 /// One try. A link that died while its session was idle is not the caller's concern: a fresh one is opened, once.
-pub(crate) async fn once(context: &Context<'_>, database: usize, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Rows> {
-    let seats = &context.call.live.databases[database].seats;
-    let mut seat = seats.acquire(Access::ReadOnly, context.purpose(), context.notes).await?;
+pub(super) async fn once(
+    context: &Context<'_>,
+    attempt: Attempt,
+    database: usize,
+    bound: &Bound<'_>,
+    limits: ReadLimits,
+) -> Fallible<Rows> {
+    let (seats, purpose) = (&context.call.live.databases[database].seats, context.purpose(database, attempt));
+    let mut passage = context.pass(database)?;
+    let mut seat = passage.seat(seats.acquire(Access::ReadOnly, purpose, context.notes).await)?;
     let result = match seat.read(&bound.statement, &bound.parameters, limits).await {
         Err(error) if seat.was_lost_in_keeping(&error) => {
             drop(seat);
-            let mut seat = Box::pin(seats.acquire_fresh(Access::ReadOnly, context.purpose(), context.notes)).await?;
+            let mut seat = passage.seat(Box::pin(seats.acquire_fresh(Access::ReadOnly, purpose, context.notes)).await)?;
             seat.read(&bound.statement, &bound.parameters, limits).await
         }
         result => result,
     };
+    passage.answered(&result);
     result.map_err(|error| failed(context, database, error))
+}
+
+/// A question of our own.
+pub(crate) async fn ask(context: &Context<'_>, database: usize, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Rows> {
+    once(context, Attempt::First, database, bound, limits).await
 }
 
 /// Tells the log, and judges.

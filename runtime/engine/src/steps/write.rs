@@ -10,8 +10,9 @@ use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Written};
 use spillgate_model::{Code, Refusal, Rows, Value};
 use spillgate_queue::Emit;
 
-use super::retry::Tries;
+use super::retry::{Attempt, Target, Tries};
 use super::{Context, PreparedSql, sql};
+use crate::breaker::Passage;
 use crate::run::Doing;
 use crate::seats::Seat;
 use crate::statements::Bound;
@@ -57,13 +58,18 @@ pub(crate) enum Left {
 pub(crate) struct Transaction {
     database: usize,
     seat: Seat,
+    passage: Passage<'static>,
     writes: u32,
 }
 
 impl Transaction {
     /// Reads inside the transaction: it sees what was written.
     pub(super) async fn read(&mut self, bound: &Bound<'_>, limits: ReadLimits) -> Result<Rows, DatabaseError> {
-        self.seat.read(&bound.statement, &bound.parameters, limits).await
+        let result = self.seat.read(&bound.statement, &bound.parameters, limits).await;
+        if let Err(error) = &result {
+            self.passage.failed(error);
+        }
+        result
     }
 }
 
@@ -84,9 +90,9 @@ impl Writing {
     /// One write step, with its tries: only the first write of a transaction may be tried again.
     pub(super) async fn write(&mut self, context: &Context<'_>, step: &Step, sql: &SqlStep, prepared: &PreparedSql) -> Fallible<Written> {
         let bound = prepared.first.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
-        let mut tries = Tries::of(step, context.deadline);
+        let mut tries = Tries::of(context, self, step, Target::database(context, sql.database));
         loop {
-            let failed = match self.write_once(context, sql, &bound, prepared.limits).await {
+            let failed = match self.write_once(context, tries.attempt(), sql, &bound, prepared.limits).await {
                 Ok(written) => return Ok(written),
                 Err(failed) => failed,
             };
@@ -95,16 +101,21 @@ impl Writing {
                 return Err(failed);
             }
             self.roll_back().await;
-            if !tries.again(&failed).await {
-                return Err(failed);
-            }
+            tries.again(failed).await?;
         }
     }
 
-    async fn write_once(&mut self, context: &Context<'_>, sql: &SqlStep, bound: &Bound<'_>, limits: ReadLimits) -> Fallible<Written> {
+    async fn write_once(
+        &mut self,
+        context: &Context<'_>,
+        attempt: Attempt,
+        sql: &SqlStep,
+        bound: &Bound<'_>,
+        limits: ReadLimits,
+    ) -> Fallible<Written> {
         if self.on(sql.database).await?.is_none() {
-            let seat = begin(context, sql.database).await?;
-            self.open = Some(Transaction { database: sql.database, seat, writes: 0 });
+            let (seat, passage) = begun(context, attempt, sql.database).await?;
+            self.open = Some(Transaction { database: sql.database, seat, passage: passage.seated(), writes: 0 });
             context.about_to_write().await?;
             self.record(context).await?;
         }
@@ -113,7 +124,10 @@ impl Writing {
         };
         open.writes += 1;
         let result = open.seat.write(&bound.statement, &bound.parameters, limits).await;
-        let written = result.map_err(|error| sql::failed(context, sql.database, error))?;
+        let written = result.map_err(|error| {
+            open.passage.failed(&error);
+            sql::failed(context, sql.database, error)
+        })?;
         match sql.max_affected {
             Some(most) if written.affected > most => {
                 let detail = format!(
@@ -134,6 +148,7 @@ impl Writing {
         };
         let bound = record.insert.bind(&context.call.flowfile.input, &[], &|which| context.system(which));
         let Err(error) = open.seat.write(&bound.statement, &bound.parameters, once::RECORD_LIMITS).await else { return Ok(()) };
+        open.passage.failed(&error);
         let refused = error.failure == Failure::Refused;
         let failed = sql::failed(context, record.database, error);
         if refused {
@@ -152,6 +167,7 @@ impl Writing {
         let Some(open) = &mut self.open else { return Ok(()) };
         self.committing = true;
         let result = open.seat.commit().await;
+        open.passage.answered(&result);
         self.committing = false;
         self.open = None;
         result.map_err(at_commit)?;
@@ -273,15 +289,22 @@ impl Writing {
     }
 }
 
-/// A seat with a transaction open. A link that died while its session was idle is replaced once: nothing ran yet.
+/// A seat with a transaction open, for a question of our own.
 pub(crate) async fn begin(context: &Context<'_>, database: usize) -> Fallible<Seat> {
-    let seats = &context.call.live.databases[database].seats;
-    let mut seat = seats.acquire(Access::ReadWrite, context.purpose(), context.notes).await?;
+    // What it says is asked for its own sake: it proves nothing of the flow's statements.
+    begun(context, Attempt::First, database).await.map(|(seat, _)| seat)
+}
+
+/// A seat with a transaction open. A link that died while its session was idle is replaced once: nothing ran yet.
+async fn begun<'a>(context: &Context<'a>, attempt: Attempt, database: usize) -> Fallible<(Seat, Passage<'a>)> {
+    let (seats, purpose) = (&context.call.live.databases[database].seats, context.purpose(database, attempt));
+    let mut passage = context.pass(database)?;
+    let mut seat = passage.seat(seats.acquire(Access::ReadWrite, purpose, context.notes).await)?;
     context.notes.set(Doing::Beginning);
     let result = match seat.begin().await {
         Err(error) if seat.was_lost_in_keeping(&error) => {
             drop(seat);
-            seat = seats.acquire_fresh(Access::ReadWrite, context.purpose(), context.notes).await?;
+            seat = passage.seat(seats.acquire_fresh(Access::ReadWrite, purpose, context.notes).await)?;
             context.notes.set(Doing::Beginning);
             seat.begin().await
         }
@@ -289,7 +312,10 @@ pub(crate) async fn begin(context: &Context<'_>, database: usize) -> Fallible<Se
     };
     context.notes.set(Doing::Working);
     match result {
-        Ok(()) => Ok(seat),
-        Err(error) => Err(before_commit(error)),
+        Ok(()) => Ok((seat, passage)),
+        Err(error) => {
+            passage.failed(&error);
+            Err(before_commit(error))
+        }
     }
 }

@@ -83,6 +83,48 @@ fn a_lane_held_back_waits_is_tried_with_one_and_goes_on() {
     assert_eq!((turns.held(later).count(), given(&mut turns, 2, later).len()), (0, 2));
 }
 
+/// E5: one worker, 800 items of one tenant and one of another.
+#[test]
+fn e5_a_tenants_only_item_has_its_turn_within_a_few_whatever_anothers_burst() {
+    let (mut turns, now) = (turns(&[("a", 800)]), Instant::now());
+    let mut running = turns.next(1, now).expect("a turn");
+    for _ in 0..10 {
+        turns.ended(&running, After::Served, now);
+        running = turns.next(1, now).expect("a turn");
+    }
+    tell(&mut turns, &[("a", 789), ("b", 1)]);
+    turns.ended(&running, After::Served, now);
+    let next: Vec<_> = (0..2)
+        .map(|_| {
+            let turn = turns.next(1, now).expect("a turn");
+            turns.ended(&turn, After::Served, now);
+            turn
+        })
+        .collect();
+    assert!(names(&next).contains(&"b"), "{next:?}");
+}
+
+#[test]
+fn promise_5_many_lanes_of_a_sick_database_leave_half_of_the_workers_to_the_others() {
+    let names_of_sick: Vec<String> = (0..20).map(|index| format!("sick-{index:02}")).collect();
+    let lanes: Vec<(&str, u64)> = names_of_sick.iter().map(|name| (&**name, 9)).chain([("well", 9)]).collect();
+    let (mut turns, now) = (turns(&lanes), Instant::now());
+    for _ in 0..names_of_sick.len() {
+        let turn = turns.next(4, now).expect("a turn");
+        turns.ended(&turn, After::Held { by: HeldBy::Database, pause: SECOND }, now);
+    }
+    // All pauses are over; each try hangs until its deadline.
+    let later = now + 2 * SECOND;
+    let hang: Vec<_> = std::iter::from_fn(|| turns.next(4, later)).take(4).collect();
+    assert_eq!(hang.iter().filter(|turn| &*turn.tenant != "well").count(), 2, "{hang:?}");
+    assert_eq!(hang.len(), 4, "the well lane has what they leave");
+    turns.ended(hang.iter().find(|turn| &*turn.tenant == "well").expect("it runs"), After::Served, later);
+    assert_eq!(turns.next(4, later).map(|turn| turn.tenant).as_deref(), Some("well"));
+    let failed = hang.iter().find(|turn| &*turn.tenant != "well").expect("it runs");
+    turns.ended(failed, After::Held { by: HeldBy::Database, pause: SECOND }, later);
+    assert!(turns.next(4, later).is_some_and(|turn| &*turn.tenant != "well"), "the next one is tried");
+}
+
 #[test]
 fn items_that_wait_for_another_plan_do_not_hold_their_lane_and_are_shown_until_there_is_one() {
     let (mut turns, now) = (turns(&[("a", 10)]), Instant::now());

@@ -2,6 +2,7 @@
 
 mod appending;
 mod attempts;
+mod fairness;
 mod handing_on;
 mod life;
 mod plans;

@@ -1,0 +1,335 @@
+//! Breakers and the budget for retries, on a real SQLite file that is told to fail.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use spillgate_admission::BreakerState;
+use spillgate_connector::Failure;
+use spillgate_engine::{BreakerView, KeptBreaker, Outcome};
+use spillgate_model::{Code, Refusal, Scope};
+use tokio::task::JoinHandle;
+
+use crate::support::{Settings, World, patiently, refusal, rows, until};
+
+const QUICK: &str = r#"
+name = "quick"
+http = "GET /quick"
+effect = "read"
+deadline = "20s"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+"#;
+
+const OTHER: &str = r#"
+name = "other"
+http = "GET /other"
+effect = "read"
+deadline = "20s"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT ID FROM ITEM WHERE ID = 1"
+"#;
+
+const WRITE: &str = r#"
+name = "put"
+http = "POST /put"
+effect = "write"
+deadline = "20s"
+[[step]]
+name = "s"
+database = "main"
+sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = 1"
+"#;
+
+/// Opens after five failures, is asked again after a tenth of a second, and a probe has a second.
+fn breaker() -> Settings {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { min_calls = 5, cool_down = \"100ms\", probe_limit = \"1s\" }";
+    Settings { pool: Some(pool), ..Settings::default() }
+}
+
+impl World {
+    fn spawn(&self, flow: &str) -> JoinHandle<Outcome> {
+        let (engine, call) = (self.engine.clone(), self.call(flow, "{}"));
+        tokio::spawn(async move { engine.run(call).await })
+    }
+    fn fail_all(&self, failure: Option<Failure>) {
+        *self.faults.all_reads.lock().expect("not poisoned") = failure;
+    }
+    fn breaker(&self, flow: Option<&str>) -> BreakerView {
+        let all = self.engine.breakers();
+        all.into_iter().find(|view| view.flow.as_deref() == flow && *view.database == *"main").expect("it is there")
+    }
+    fn state(&self, flow: Option<&str>) -> BreakerState {
+        self.breaker(flow).status.state
+    }
+    /// Makes calls of a flow fail until its breaker, or the database's, is open.
+    async fn open(&self, flow: &str, failure: Failure, whose: Option<&str>) {
+        self.fail_all(Some(failure));
+        for _ in 0..5 {
+            let refused = self.refusal(flow, "{}").await;
+            assert!(refused.code != Code::BreakerOpen, "not before it has seen five: {refused}");
+        }
+        assert_eq!(self.state(whose), BreakerState::Open);
+        self.fail_all(None);
+    }
+    async fn half_open(&self, whose: Option<&str>) {
+        until("the cool-down is over", || self.state(whose) == BreakerState::HalfOpen).await;
+    }
+    /// 100 calls, of which one may pass: it waits in the database; all others are refused.
+    async fn crowd(&self, whose: Option<&str>) -> JoinHandle<Outcome> {
+        let before = self.faults.reads();
+        self.faults.reads_wait.store(1, Ordering::SeqCst);
+        let mut calls: Vec<_> = (0..100).map(|_| self.spawn("quick")).collect();
+        until("all but one are answered", || calls.iter().filter(|call| call.is_finished()).count() == 99).await;
+        until("the probe is in the database", || self.faults.reads() == before + 1).await;
+        assert_eq!(self.breaker(whose).status.probes, 1);
+        let probe = calls.iter().position(|call| !call.is_finished()).expect("one");
+        let probe = calls.swap_remove(probe);
+        for call in calls {
+            expect_open(&refusal(call.await.expect("no panic")), if whose.is_some() { Scope::Flow } else { Scope::Database });
+        }
+        assert_eq!(self.faults.reads(), before + 1, "exactly one call of a hundred was a probe");
+        probe
+    }
+    async fn closes_with_the_next_good_answer(&self, whose: Option<&str>) {
+        assert_eq!(self.rows("quick", "{}").await.len(), 1);
+        assert_eq!(self.state(whose), BreakerState::Closed);
+        let calls: Vec<_> = (0..100).map(|_| self.spawn("quick")).collect();
+        for call in calls {
+            assert_eq!(rows(patiently("a call", call).await.expect("no panic")).len(), 1);
+        }
+    }
+}
+
+fn expect_open(refused: &Refusal, scope: Scope) {
+    assert_eq!((refused.code, refused.scope, refused.retryable), (Code::BreakerOpen, scope, true), "{refused}");
+    assert!(refused.retry_after.is_some_and(|wait| !wait.is_zero() && wait < Duration::from_secs(2)));
+    assert!(refused.valid_until_ms.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
+    let world = World::with(&breaker(), &[QUICK]);
+    world.open("quick", Failure::LinkLost, None).await;
+    world.half_open(None).await;
+    let probe = world.crowd(None).await;
+    world.faults.fail_reads([Failure::Refused]);
+    world.faults.reads_go.notify_one();
+    assert_eq!(refusal(patiently("the probe", probe).await.expect("no panic")).code, Code::DatabaseError);
+    assert_eq!((world.state(None), world.breaker(None).status.probes), (BreakerState::HalfOpen, 0));
+    world.closes_with_the_next_good_answer(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e2_a_probe_that_hangs_frees_its_place_after_its_limit() {
+    let world = World::with(&breaker(), &[QUICK]);
+    world.open("quick", Failure::LinkLost, None).await;
+    world.half_open(None).await;
+    let lost = world.crowd(None).await;
+    until("its limit is over", || world.breaker(None).status.probes == 0).await;
+    assert!(!lost.is_finished());
+    let probe = world.crowd(None).await;
+    lost.abort();
+    assert!(lost.await.is_err_and(|error| error.is_cancelled()));
+    assert_eq!(world.breaker(None).status.probes, 1, "a lost one takes nobody else's place with it");
+    world.faults.reads_go.notify_one();
+    assert_eq!(rows(patiently("the probe", probe).await.expect("no panic")).len(), 1);
+    world.closes_with_the_next_good_answer(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e2_a_probe_whose_caller_hangs_up_frees_its_place_at_once() {
+    let world = World::with(&breaker(), &[QUICK]);
+    world.open("quick", Failure::Ended, Some("quick")).await;
+    world.half_open(Some("quick")).await;
+    let probe = world.crowd(Some("quick")).await;
+    probe.abort();
+    assert!(probe.await.is_err_and(|error| error.is_cancelled()));
+    assert_eq!(world.breaker(Some("quick")).status.probes, 0);
+    world.closes_with_the_next_good_answer(Some("quick")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_gets_no_answers_shuts_the_database_for_nobody_else() {
+    let world = World::with(&breaker(), &[QUICK, OTHER]);
+    world.open("quick", Failure::Ended, Some("quick")).await;
+    expect_open(&world.refusal("quick", "{}").await, Scope::Flow);
+    assert_eq!(world.rows("other", "{}").await.len(), 1);
+    assert_eq!((world.state(None), world.state(Some("other"))), (BreakerState::Closed, BreakerState::Closed));
+    let live = world.engine.live();
+    let flow = |name| live.plan.flows.iter().position(|flow| &*flow.name == name).expect("there");
+    expect_open(&world.engine.breaker_refuses(&live, flow("quick")).expect("the gate knows"), Scope::Flow);
+    assert!(world.engine.breaker_refuses(&live, flow("other")).is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_callers_do_opens_nothing() {
+    let hasty = r#"
+name = "hasty"
+http = "GET /hasty"
+effect = "read"
+deadline = "10s"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+"#;
+    let world = World::with(&breaker(), &[QUICK, hasty]);
+    for failure in [Failure::Refused, Failure::Passing, Failure::ValueInexact { column: "N".into() }] {
+        world.fail_all(Some(failure));
+        for _ in 0..20 {
+            world.refusal("quick", "{}").await;
+        }
+    }
+    world.fail_all(None);
+    // They hang up while the database works.
+    for _ in 0..20 {
+        let before = world.faults.reads();
+        world.faults.reads_wait.store(1, Ordering::SeqCst);
+        let call = world.spawn("quick");
+        until("it works", || world.faults.reads() > before).await;
+        call.abort();
+        let _cancelled = call.await;
+    }
+    // They give it far less time than the flow does.
+    for _ in 0..20 {
+        world.faults.reads_wait.store(1, Ordering::SeqCst);
+        let mut call = world.call("hasty", "{}");
+        call.flowfile.deadline = std::time::Instant::now() + Duration::from_millis(5);
+        refusal(patiently("a hasty call", world.engine.run(call)).await);
+    }
+    world.faults.reads_wait.store(0, Ordering::SeqCst);
+    for view in world.engine.breakers() {
+        assert_eq!((view.status.state, view.status.failures), (BreakerState::Closed, 0), "{view:?}");
+    }
+    until("what was left is over", || world.seats().ending == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_without_an_answer_open_their_flow() {
+    let mute = r#"
+name = "mute"
+http = "GET /mute"
+effect = "read"
+deadline = "40ms"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+"#;
+    let world = World::with(&breaker(), &[QUICK, mute]);
+    assert_eq!(world.rows("quick", "{}").await.len(), 1);
+    world.faults.reads_wait.store(1_000, Ordering::SeqCst);
+    patiently("it opens", async {
+        while world.state(Some("mute")) == BreakerState::Closed {
+            let refused = world.refusal("mute", "{}").await;
+            assert!(matches!(refused.code, Code::DeadlineExceeded | Code::WaitTooLong), "{refused}");
+        }
+    })
+    .await;
+    assert_eq!(world.state(None), BreakerState::Closed, "the database may well answer others");
+    world.faults.reads_wait.store(0, Ordering::SeqCst);
+    world.faults.reads_go.notify_waiters();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_is_not_even_begun_behind_an_open_breaker_and_closes_it_by_its_commit() {
+    let world = World::with(&breaker(), &[QUICK, WRITE]);
+    world.open("quick", Failure::LinkLost, None).await;
+    let begun = world.faults.begins.load(Ordering::SeqCst);
+    let refused = world.refusal("put", "{}").await;
+    expect_open(&refused, Scope::Database);
+    assert_eq!(world.faults.begins.load(Ordering::SeqCst), begun);
+    world.half_open(None).await;
+    assert!(matches!(world.run("put", "{}").await, Outcome::Rows { affected: Some(1), .. }));
+    assert_eq!(world.state(None), BreakerState::Closed);
+    let moves: Vec<_> = world.breaker(None).moves.iter().map(|moved| moved.to).collect();
+    assert_eq!(moves, [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_error_answers_while_it_is_open() {
+    let answering = r#"
+name = "answering"
+http = "GET /answering"
+effect = "read"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+on_error = { value = "unknown" }
+"#;
+    let world = World::with(&breaker(), &[QUICK, answering]);
+    world.open("quick", Failure::LinkLost, None).await;
+    assert_eq!(world.value("answering", "{}").await, "\"unknown\"");
+    let live = world.engine.live();
+    let flow = live.plan.flows.iter().position(|flow| &*flow.name == "answering").expect("there");
+    assert!(world.engine.breaker_refuses(&live, flow).is_none(), "the gate lets it pass");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_is_kept_across_a_restart_and_a_mended_flow_is_not() {
+    let world = World::with(&breaker(), &[QUICK, OTHER]);
+    world.open("quick", Failure::Ended, Some("quick")).await;
+    world.open("other", Failure::LinkLost, None).await;
+    let mut kept = world.engine.kept_breakers();
+    assert_eq!(kept.iter().map(KeptBreaker::name).collect::<Vec<_>>(), ["main", "main/quick"]);
+    kept.iter_mut().for_each(|kept| kept.until_ms += 3_600_000);
+
+    let started = crate::support::start(&world.folder, &world.faults, [7; 32]);
+    started.restore_breakers(&kept);
+    let call = crate::support::call(&started, "one", "other", "{}");
+    let refused = refusal(started.run(call).await);
+    expect_open(&refused, Scope::Database);
+
+    let mended = QUICK.replace("count(*)", "count(ID)");
+    world.reload(&breaker(), &[&mended, OTHER]).expect("it is applied");
+    assert_eq!((world.state(Some("quick")), world.state(None) != BreakerState::Closed), (BreakerState::Closed, true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_breaker_that_is_off_lets_everything_pass() {
+    let off = Settings { pool: Some("{ max = 8 }\nbreaker = \"off\""), ..Settings::default() };
+    let world = World::with(&off, &[QUICK]);
+    world.fail_all(Some(Failure::LinkLost));
+    for _ in 0..50 {
+        assert_eq!(world.refusal("quick", "{}").await.code, Code::DatabaseUnreachable);
+    }
+    assert!(world.engine.kept_breakers().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_of_400_calls_that_fail_together_at_most_100_are_tried_again() {
+    let eager = r#"
+name = "eager"
+http = "GET /eager"
+effect = "read"
+deadline = "25s"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+retry = { attempts = 3, backoff = "50ms" }
+"#;
+    let pool = "{ max = 8, line = 500, shed = \"off\" }\nbreaker = \"off\"";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[eager]);
+    world.fail_all(Some(Failure::Passing));
+    // They begin together: the first ones wait in the database for the last one to come.
+    world.faults.reads_wait.store(8, Ordering::SeqCst);
+    let calls: Vec<_> = (0..400).map(|_| world.spawn("eager")).collect();
+    until("all are there", || world.seats().in_use + world.seats().waiting == 400).await;
+    world.faults.reads_wait.store(0, Ordering::SeqCst);
+    world.faults.reads_go.notify_waiters();
+    let mut spent = 0;
+    for call in calls {
+        let refused = refusal(patiently("a call", call).await.expect("no panic"));
+        assert_eq!(refused.code, Code::DatabaseError);
+        spent += usize::from(refused.detail.contains("the budget for retries is spent"));
+    }
+    let again = world.faults.reads() - 400;
+    assert!((1..=100).contains(&again), "{again} retries reached the database");
+    assert!(spent >= 300, "{spent} calls were told why they were not tried again");
+}

@@ -1,0 +1,43 @@
+//! Workers among tenants.
+
+use spillgate_queue::JobState;
+
+use super::rig::{Ground, view};
+
+/// KIND tells how many rows there were when a row was added.
+const ADD: &str = r#"
+name = "add"
+http = "POST /add"
+effect = "write"
+deadline = "20s"
+[input.id]
+type = "integer"
+[[step]]
+queue = "work"
+[[step]]
+name = "row"
+database = "main"
+sql = "INSERT INTO ITEM (ID, NAME, KIND) VALUES (:id, 'added', (SELECT count(*) FROM ITEM WHERE NAME = 'added'))"
+max_affected = 1
+"#;
+
+#[test]
+fn e5_a_burst_of_800_items_does_not_hold_up_another_tenants_only_one() {
+    let ground = Ground::new("[queue.work]\nworkers = 1\n", &[ADD]);
+    let life = ground.start();
+    life.pause("work", "one", true);
+    life.pause("work", "two", true);
+    let burst: Vec<_> = (1..=800).map(|id| life.send_call(life.call("one", "add", &format!(r#"{{"id": {}}}"#, 1_000 + id)))).collect();
+    for call in burst {
+        view(life.block_on("an append", call).expect("no panic"));
+    }
+    let only = life.append_as("two", "add", r#"{"id": 1000}"#);
+    assert_eq!(life.lane("work", "one").waiting, 800);
+    life.pause("work", "one", false);
+    life.until("the burst is at work", || life.lane("work", "one").waiting < 799);
+    let before = ground.count("SELECT count(*) FROM ITEM WHERE NAME = 'added'");
+    life.pause("work", "two", false);
+    assert_eq!(life.end(only).0, JobState::Succeeded);
+    let turn = ground.count("SELECT KIND FROM ITEM WHERE ID = 1000") - before;
+    assert!(turn < 20, "{turn} items of the burst went first");
+}
