@@ -33,6 +33,7 @@ fn a_new_folder_is_checked_tested_explained_served_and_called() {
     let checked = spillgate(&with_config("check", &config));
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     assert!(text(&checked.stdout).contains("read-only on example"), "what enforces read-only is printed");
+    assert!(text(&checked.stdout).contains("from the input: replay"), "the order of the gate is printed: {}", text(&checked.stdout));
     let tested = spillgate(&with_config("test", &config));
     assert!(tested.status.success(), "{}", text(&tested.stdout));
     assert!(text(&tested.stdout).ends_with("2 passed, 0 failed\n"), "{}", text(&tested.stdout));

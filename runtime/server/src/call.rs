@@ -16,7 +16,7 @@ use crate::{cli, wiring};
 /// Most bytes of a reply that are read.
 const REPLY_BYTES: usize = 1 << 30;
 
-type HttpsClient = Client<hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>, Full<Bytes>>;
+pub(crate) type HttpsClient = Client<hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>, Full<Bytes>>;
 
 /// Prints the reply's body, which of a flow that queues is the job; exit 0 for a status below 400.
 pub(crate) fn run(options: &cli::Call) -> anyhow::Result<ExitCode> {
@@ -27,8 +27,7 @@ pub(crate) fn run(options: &cli::Call) -> anyhow::Result<ExitCode> {
 
 async fn call(options: &cli::Call) -> anyhow::Result<ExitCode> {
     let key = read_key(&options.key)?;
-    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
-    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let client = client()?;
     let base = options.url.trim_end_matches('/');
     let asked = Asked { method: Method::GET, url: format!("{base}/openapi.json"), headers: Vec::new(), body: None };
     let (status, document) = send(&client, &key, asked).await?;
@@ -45,7 +44,14 @@ async fn call(options: &cli::Call) -> anyhow::Result<ExitCode> {
     Ok(if status < 400 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn read_key(written: &str) -> anyhow::Result<String> {
+/// Speaks HTTP and HTTPS.
+pub(crate) fn client() -> anyhow::Result<HttpsClient> {
+    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+/// A key as the command line has it: `env:NAME`, `file:PATH`, or itself.
+pub(crate) fn read_key(written: &str) -> anyhow::Result<String> {
     if let Some(name) = written.strip_prefix("env:") {
         return std::env::var(name).map_err(|_| anyhow!("no key: set {name}, or give one with --key"));
     }
@@ -63,14 +69,15 @@ fn headers(options: &cli::Call) -> Vec<(&'static str, String)> {
 }
 
 /// One request.
-struct Asked {
-    method: Method,
-    url: String,
-    headers: Vec<(&'static str, String)>,
-    body: Option<Value>,
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Option<Value>,
 }
 
-async fn send(client: &HttpsClient, key: &str, asked: Asked) -> anyhow::Result<(u16, Bytes)> {
+/// Sends it: the status and the whole body.
+pub(crate) async fn send(client: &HttpsClient, key: &str, asked: Asked) -> anyhow::Result<(u16, Bytes)> {
     let Asked { method, url, headers, body } = asked;
     let uri: Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
     let mut request = Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {key}"));

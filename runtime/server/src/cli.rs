@@ -38,17 +38,7 @@ pub(crate) enum Command {
         config: PathBuf,
     },
     /// Show every limit that applies to a tenant's call of a flow, and where it comes from
-    Explain {
-        /// The server file
-        #[arg(long)]
-        config: PathBuf,
-        /// Name of the tenant
-        #[arg(long)]
-        tenant: String,
-        /// Name of the flow
-        #[arg(long)]
-        flow: String,
-    },
+    Explain(Explain),
     /// Call a flow as a tenant
     Call(Call),
     /// Print the JSON schema of a file
@@ -179,6 +169,28 @@ pub(crate) struct Serve {
     /// Start on the last proven configuration if this one is broken
     #[arg(long)]
     pub(crate) last_good: bool,
+}
+
+/// The key with which a running server is asked, unless another is named.
+pub(crate) const OPERATOR_KEY: &str = "env:SPILLGATE_ADMIN_KEY";
+
+#[derive(clap::Args)]
+pub(crate) struct Explain {
+    /// The server file
+    #[arg(long)]
+    pub(crate) config: PathBuf,
+    /// Name of the tenant
+    #[arg(long)]
+    pub(crate) tenant: String,
+    /// Name of the flow
+    #[arg(long)]
+    pub(crate) flow: String,
+    /// Where the admin face of a running server is; without it, where the server file says
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+    /// An operator's key, or env:NAME or file:PATH; without one no server is asked
+    #[arg(long, default_value = OPERATOR_KEY)]
+    pub(crate) key: String,
 }
 
 #[derive(clap::Args)]

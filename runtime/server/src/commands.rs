@@ -1,4 +1,4 @@
-//! Commands that only read: check, explain, schema.
+//! Commands that only read: check, schema.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -57,6 +57,7 @@ pub(crate) fn check(config: &Path, format: Format) -> anyhow::Result<ExitCode> {
             for note in &plan.notes {
                 println!("note: {note}");
             }
+            print!("{}", spillgate_admission::describe());
         }
         Format::Json => {
             let guards: serde_json::Map<_, _> = guards.into_iter().map(|(name, guard)| (name.to_string(), guard.into())).collect();
@@ -64,31 +65,6 @@ pub(crate) fn check(config: &Path, format: Format) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `spillgate explain`.
-pub(crate) fn explain(config: &Path, tenant: &str, flow: &str) -> anyhow::Result<ExitCode> {
-    let plan = match spillgate_config::load(config) {
-        Ok(plan) => plan,
-        Err(faults) => {
-            print_faults(&faults, Format::Text);
-            return Ok(ExitCode::from(1));
-        }
-    };
-    match spillgate_config::explain(&plan, tenant, flow) {
-        Ok(lines) => {
-            let names = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
-            let values = lines.iter().map(|line| line.value.len()).max().unwrap_or(0);
-            for line in &lines {
-                println!("{:names$}  {:values$}  {}", line.name, line.value, line.origin);
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(problem) => {
-            eprintln!("spillgate: {problem}");
-            Ok(ExitCode::from(1))
-        }
-    }
 }
 
 /// `spillgate schema`.

@@ -13,6 +13,7 @@ mod control_commands;
 mod cursor_key;
 mod data_dir;
 mod demo;
+mod explain;
 mod health;
 mod init;
 mod keeping;
@@ -50,7 +51,7 @@ fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Check { config, format } => commands::check(&config, format),
         cli::Command::Test { config } => test_flows::run(&config),
-        cli::Command::Explain { config, tenant, flow } => commands::explain(&config, &tenant, &flow),
+        cli::Command::Explain(options) => explain::run(&options),
         cli::Command::Call(options) => call::run(&options),
         cli::Command::Schema { of } => commands::schema(of),
         cli::Command::Queue(command) => queue_commands::run(&command),
