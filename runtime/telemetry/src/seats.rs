@@ -41,7 +41,7 @@ impl SeatRefused {
 
 /// Counts for one tenant at one database.
 #[derive(Debug, Default)]
-pub struct TenantSeats {
+pub(crate) struct TenantSeats {
     pub(crate) held: Gauge,
     pub(crate) waiting: Gauge,
     pub(crate) wait_seconds: Histogram,
