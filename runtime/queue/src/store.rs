@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::disk::Disk;
-use crate::item::Key;
+use crate::item::{Key, Unique};
 use crate::job::{Job, JobId};
 use crate::limits::{Full, Need, QueueLimits, Room, WhichLimit};
 use crate::status::{Health, LaneName};
@@ -198,6 +198,11 @@ impl Store {
     /// The job that a key stands for, and whether the input is the same: known before any room is asked for.
     pub fn find_key(&self, key: &Key) -> Option<(JobId, bool)> {
         self.shared().core().find_key(key)
+    }
+
+    /// The job that has a business key, and its tenant. A key that is claimed meanwhile is told at the append.
+    pub fn find_unique(&self, unique: &Unique) -> Option<(JobId, Arc<str>)> {
+        self.shared().core().find_unique(unique)
     }
 
     /// Told whenever a queue may have something to take: an append, a release, an end, a lost lease, a resumed lane.

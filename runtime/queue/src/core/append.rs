@@ -1,5 +1,6 @@
 //! Appending: room becomes items.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::keys::Holder;
@@ -9,7 +10,7 @@ use crate::core::stream::extents_for;
 use crate::core::write::Purpose;
 use crate::core::{Core, Ticket};
 use crate::format::{Draft, MOST_KEYS};
-use crate::item::NewItem;
+use crate::item::{NewItem, Unique};
 use crate::job::JobId;
 use crate::limits::{Full, WhichLimit};
 use crate::record::{ItemOrigin, ItemRecord, Stream};
@@ -168,5 +169,13 @@ impl Core {
         let (holder, same) = self.keys.find(&key.hash, &key.input, self.now)?;
         let lane = holder.lane as usize;
         (holder.sequence < self.lanes[lane].durable_next).then(|| (self.id(lane, holder.sequence), same))
+    }
+
+    /// The job that has a business key, and the tenant it is of.
+    pub(crate) fn find_unique(&self, unique: &Unique) -> Option<(JobId, Arc<str>)> {
+        let (holder, _) = self.uniques.find(&unique.hash, &[0; 16], self.now)?;
+        let lane = holder.lane as usize;
+        let (durable, tenant) = (self.lanes[lane].durable_next, &self.lanes[lane].name.tenant);
+        (holder.sequence < durable).then(|| (self.id(lane, holder.sequence), tenant.clone()))
     }
 }

@@ -204,7 +204,7 @@ impl Core {
 
     /// Where files are to be given back, what is in them moves.
     fn leave_files_beyond(&mut self, lane: usize) {
-        if !self.extents.is_beyond_limit() {
+        if !self.extents.is_beyond_limit() || !self.extents.has_free_within() {
             return;
         }
         self.give_up_idle(lane);

@@ -173,6 +173,13 @@ impl Extents {
     pub(crate) fn lies_beyond(&self, position: Position) -> bool {
         self.is_beyond_limit() && u64::from(position) >= self.most
     }
+    /// Whether what lies beyond the limit could move: something within it is free.
+    pub(crate) fn has_free_within(&self) -> bool {
+        let within =
+            |number: usize| usize::try_from(self.most.saturating_sub(number as u64 * u64::from(self.per_file))).unwrap_or(usize::MAX);
+        let files = self.files.iter().enumerate().filter_map(|(number, file)| Some((within(number), file.as_ref()?)));
+        files.filter(|(_, file)| file.free > 0).any(|(within, file)| file.uses.iter().take(within).any(|of| *of == Use::Free))
+    }
     /// Extents that lanes may hold together.
     pub(crate) fn usable(&self) -> u64 {
         self.total.min(self.most) - self.quarantined.min(self.total)
@@ -218,8 +225,9 @@ mod tests {
     fn what_lies_beyond_the_limit_is_used_last_and_not_counted() {
         let mut extents = Extents::new(2, 4);
         (0..3).for_each(|file| extents.add_file(file, 2));
-        assert_eq!(extents.usable(), 4);
+        assert!(extents.usable() == 4 && extents.has_free_within());
         let taken: Vec<_> = (0..5).filter_map(|_| extents.allocate()).collect();
         assert!(taken[..4].iter().all(|position| *position < 4) && taken[4] >= 4, "{taken:?}");
+        assert!(!extents.has_free_within() && extents.free() > 0);
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::core::extents::{Extents, Position};
@@ -47,6 +48,8 @@ pub(crate) struct Files {
     cut: BTreeMap<u32, u32>,
     /// As it was found at the start.
     catalog: RwLock<Catalog>,
+    /// The file `head` is longer than the limit has it.
+    is_head_long: AtomicBool,
 }
 
 pub(crate) fn unusable(what: &str, error: &io::Error) -> StoreError {
@@ -80,7 +83,8 @@ impl Files {
         let is_new = numbers.is_empty();
         let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file.as_ref(), head.store)).unwrap_or_default();
         let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
-        let mut files = Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, cut, catalog };
+        let mut files =
+            Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, cut, catalog, is_head_long: AtomicBool::new(false) };
         let missing = files.missing_numbers(&numbers);
         for (number, file) in opened {
             files.adopt(number, file, &mut report)?;
@@ -142,6 +146,7 @@ impl Files {
     pub(crate) fn make_catalog(&self, entries: &Entries, complete_below: u64) -> io::Result<()> {
         let file = self.disk.open(HEAD_NAME)?;
         let (bytes, wanted) = (file.bytes()?, head_file_bytes(self.disk_limit));
+        self.is_head_long.store(bytes > wanted, Ordering::Relaxed);
         if bytes < wanted {
             file.write_at(&vec![0; usize::try_from(wanted - bytes).unwrap_or(0)], bytes)?;
             file.sync()?;
@@ -153,6 +158,14 @@ impl Files {
         // Synced with the rest of the head.
         write_mark(file.as_ref(), self.head.store, complete_below)?;
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Catalog::default();
+        Ok(())
+    }
+
+    /// Gives back what the catalog of more files took.
+    pub(crate) fn shorten_head(&self) -> io::Result<()> {
+        if self.is_head_long.swap(false, Ordering::Relaxed) {
+            self.disk.open(HEAD_NAME)?.cut(head_file_bytes(self.disk_limit))?;
+        }
         Ok(())
     }
 

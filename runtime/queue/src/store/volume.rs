@@ -50,12 +50,18 @@ pub(crate) fn look(shared: &Shared, number: u64) {
             return;
         }
     }
-    if let Some((number, extents)) = shared.files.too_long()
-        && shared.files.beyond_limit().is_empty()
-        && shared.core().give_back_end(number as usize, extents)
-    {
-        // Where the system does not take it back, it is not used all the same.
-        let _ = shared.files.shorten(number, extents);
+    if !shared.files.beyond_limit().is_empty() {
+        return;
+    }
+    // Where the system does not take it back, it is not used all the same.
+    match shared.files.too_long() {
+        Some((number, extents)) if shared.core().give_back_end(number as usize, extents) => {
+            let _ = shared.files.shorten(number, extents);
+        }
+        Some(_) => {}
+        None => {
+            let _ = shared.files.shorten_head();
+        }
     }
 }
 
