@@ -45,6 +45,8 @@ pub(crate) struct Keeping {
     control: watch::Sender<Option<Result<Control, String>>>,
     /// There is a store, and its operator state was gone.
     forgotten: AtomicBool,
+    /// What operators had set and cannot be read.
+    unread: OnceLock<Vec<String>>,
     /// What the store's start found that strangers may hear of.
     found: OnceLock<Vec<String>>,
     /// Whether the store was opened or tried; held while it is.
@@ -59,7 +61,7 @@ impl Keeping {
         let (begun, stopping, forgotten) = (Mutex::new(false), AtomicBool::new(false), AtomicBool::new(false));
         // Said before anybody can ask.
         engine.store_absent(!is_wanted(plan, &folder));
-        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, found, begun, stopping })
+        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, unread: OnceLock::new(), found, begun, stopping })
     }
 
     /// Opens what the plan that runs needs and is not open yet: at the start, and after a reload that may have brought the first
@@ -101,7 +103,7 @@ impl Keeping {
         // It is made before the store is: a store without one has lost it.
         self.forgotten.store(began == Began::Lost || (began == Began::New && self.folder.store().is_dir()), Ordering::SeqCst);
         if let Ok(control) = &opened {
-            overrides::put_in_force(&self.engine, control);
+            let _unread_once = self.unread.set(overrides::put_in_force(&self.engine, control));
             breakers::restore(&self.engine, control);
         }
         self.control.send_replace(Some(opened));
@@ -178,7 +180,7 @@ impl Keeping {
             Some(Ok(control)) => control.remarks(),
             Some(Err(never)) => vec![never.clone()],
         };
-        forgotten.into_iter().chain(others).collect()
+        forgotten.into_iter().chain(others).chain(self.unread.get().into_iter().flatten().cloned()).collect()
     }
     fn is_forgotten(&self) -> bool {
         self.forgotten.load(Ordering::SeqCst)

@@ -22,7 +22,9 @@ pub(crate) struct Operator {
 
 impl Operations for Operator {
     fn standing(&self) -> Standing {
-        Standing { remarks: self.keeping.remarks(), ..self.reloader.standing() }
+        let mut remarks = self.keeping.remarks();
+        remarks.extend(self.overrides.unkept_promises());
+        Standing { remarks, ..self.reloader.standing() }
     }
 
     fn reload(&self) -> Work<'_, Result<String, Vec<Fault>>> {

@@ -54,7 +54,7 @@ fn database(checker: &mut Checker<'_>, name: &str, table: &Table, driver: Driver
     let (max, line, idle) = (pool.integer("max"), pool.integer("line"), pool.time("idle"));
     let timeout = table.time("statement_timeout");
     let fast_only = fast_only(checker, pool, max.value);
-    let shed = shed(checker, pool);
+    let shed = shed(checker, pool, &subject);
     checker.limit(&subject, format!("{subject}.pool.max"), &max, max.value.to_string());
     checker.limit(&subject, format!("{subject}.pool.fast_only"), &fast_only, fast_only.value.to_string());
     checker.limit(&subject, format!("{subject}.pool.line"), &line, line.value.to_string());
@@ -88,8 +88,9 @@ fn fast_only(checker: &mut Checker<'_>, pool: &Table, max: i64) -> Setting<i64> 
     fast_only
 }
 
-fn shed(checker: &mut Checker<'_>, pool: &Table) -> Shed {
+fn shed(checker: &mut Checker<'_>, pool: &Table, subject: &str) -> Shed {
     let shed = pool.text("shed");
+    checker.limit(subject, format!("{subject}.pool.shed"), &shed, shed.value.as_str());
     if shed.value != "off" {
         return Shed::Adaptive;
     }

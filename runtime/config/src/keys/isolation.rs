@@ -109,11 +109,16 @@ pub(crate) static BREAKER: Section = Section {
         key("open_below", Kind::Share, "It opens when a smaller share of the window's calls succeeded.").default("0.5"),
         key("probes", Kind::Integer { min: 1, max: SEATS_OF_A_POOL }, "Calls let through at once to find out whether it is over.")
             .default("1"),
-        key("probe_limit", Kind::Time { min: 10, max: HOUR }, "A probe that has not ended by then has failed.").default("\"10s\""),
+        key(
+            "probe_limit",
+            Kind::Time { min: 10, max: HOUR },
+            "A probe that has not ended by then leaves its place to the next call, and is not listened to any more.",
+        )
+        .default("\"10s\""),
         key(
             "cool_down",
             Kind::Time { min: 10, max: LONGEST_COOL_DOWN },
-            "How long it stays open at first; doubles each time probes fail, to 30 s.",
+            "How long it stays open at first: a sixteenth of the outage where that is more, and 30 s at the most.",
         )
         .default("\"1s\""),
     ],

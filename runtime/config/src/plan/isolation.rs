@@ -18,14 +18,14 @@ pub struct BreakerPlan {
     pub open_below: f64,
     /// Calls let through at once to find out whether it is over.
     pub probes: u32,
-    /// A probe that has not ended by then gives its place back and counts as failed.
+    /// A probe that has not ended by then leaves its place to the next call.
     pub probe_limit: Duration,
-    /// How long it stays open at first; doubles to [`BreakerPlan::LONGEST_COOL_DOWN`].
+    /// How long it stays open at first; longer outages are probed more rarely, up to [`BreakerPlan::LONGEST_COOL_DOWN`].
     pub cool_down: Duration,
 }
 
 impl BreakerPlan {
-    /// However often the probes fail.
+    /// However long the outage.
     pub const LONGEST_COOL_DOWN: Duration = Duration::from_secs(30);
 }
 
