@@ -87,8 +87,9 @@ impl Walk<'_> {
         let place = self.place(value.span());
         let written = self.form(key, kind, value).unwrap_or_else(|message| {
             // Of a limit that is a value nobody needs to be told how to lift it.
-            let word = key.lifted_by.filter(|_| matches!(kind, Kind::Table(_))).map_or(String::new(), |word| format!(", or \"{word}\""));
-            self.faults.add(&place, format!("{}: {message}{word}", shown(key)));
+            let word = key.lifted_by.filter(|_| matches!(kind, Kind::Table(_)));
+            let message = word.map_or(message.clone(), |word| message.replacen("a table", &format!("a table or \"{word}\""), 1));
+            self.faults.add(&place, format!("{}: {message}", shown(key)));
             Written::Broken
         });
         Located { value: written, place }
