@@ -47,6 +47,7 @@ pub use breaker::{BreakerMove, BreakerView, KeptBreaker};
 pub use database::{DatabaseStatus, LiveDatabase};
 pub use durable::{Durable, HeldBy, HeldLane, JobView, Unserved};
 pub use live::{Live, LiveTenant};
+pub use once::Standing;
 use seats::Purpose;
 pub use seats::SeatCounts;
 pub use spillgate_admission::seats::{Class as SeatClass, LimitReason, SeatStatus, TenantSeats, Transition};
@@ -199,6 +200,14 @@ impl Engine {
     /// Whether a key that a caller sent stands for work already: such a call needs memory only, no room. Before the body is read.
     pub fn knows_key(&self, live: &Live, tenant: usize, flow: usize, key: &str) -> bool {
         self.inner.durability.store().is_ok_and(|store| once::is_known(store, live, tenant, flow, key))
+    }
+    /// How a call stands in the store: whether it is a replay, and whether its business key is free. Asked when its input is known.
+    pub fn standing(&self, call: &Call) -> Standing {
+        let flow = &call.live.plan.flows[call.flow];
+        if flow.idempotency.is_none() && flow.unique.is_none() {
+            return Standing::New;
+        }
+        self.inner.durability.store().map_or(Standing::New, |store| once::standing(store, call))
     }
     /// Room for one more item of a lane under the limits in force, such as for a dead letter that is replayed.
     pub fn lane_room(&self, live: &Live, lane: &LaneName, bytes: u64) -> Result<Room, Refusal> {

@@ -90,6 +90,30 @@ pub(crate) fn of_call(call: &Call) -> Result<Once, Box<Refusal>> {
     Ok(Once { keys: made, unique })
 }
 
+/// What the store says of a call before anything is done for it.
+#[derive(Debug)]
+pub enum Standing {
+    /// Nothing: it is work that was not asked for before.
+    New,
+    /// One of its keys is known: it gets what the first call got, and needs nothing else.
+    Replay,
+    /// Its business key is taken.
+    Taken(Box<Refusal>),
+}
+
+/// How a call stands. Memory only; what is claimed meanwhile is told by the append itself.
+pub(crate) fn standing(store: &Store, call: &Call) -> Standing {
+    // What is wrong with its keys is said where it runs.
+    let Ok(once) = of_call(call) else { return Standing::New };
+    if once.known(store).is_some() {
+        return Standing::Replay;
+    }
+    match once.unique.and_then(|unique| store.find_unique(&unique)) {
+        Some((job, owner)) => Standing::Taken(unique_taken(job, &owner, &call.flowfile.tenant)),
+        None => Standing::New,
+    }
+}
+
 /// Whether a key that was sent stands for work already: what repeats needs no room in a queue.
 pub(crate) fn is_known(store: &Store, live: &Live, tenant: usize, flow: usize, key: &str) -> bool {
     let (tenant, flow) = (&live.tenants[tenant].plan.name, &live.plan.flows[flow]);

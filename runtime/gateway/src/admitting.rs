@@ -1,14 +1,14 @@
 //! The stages of a call whose flow is known, up to its outcome, and what that means for the next calls.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::request::Parts;
 use hyper::body::Incoming;
 use spillgate_admission::{Entering, FAILED_FOR, Permit, Stage};
 use spillgate_config::plan::Flow;
 use spillgate_engine::intake::{self, Intake};
-use spillgate_engine::{Call, LiveTenant, Outcome};
+use spillgate_engine::{Call, LiveTenant, Outcome, Standing};
 use spillgate_model::{Flowfile, Refusal};
 use spillgate_queue::Room;
 
@@ -75,12 +75,7 @@ impl Admitting<'_> {
         // Intake: typed values, all bad fields at once.
         let intake = self.intake(&body)?;
         *like = run.as_ref().filter(|_| flow.takes_body()).map(|_| self.gateway.alike.of(&intake));
-        // A known key is replayed by the engine, whatever became of its like and whether a seat is to be had or not.
-        trail.asks(Stage::Replay);
-        if !self.key().is_some_and(|key| engine.knows_key(live, self.tenant, self.flow, key)) {
-            self.last_stages(trail, &permit, *like, deadline).inspect_err(|_| permit.give_back())?;
-        }
-        // The flow itself. The engine asks what needs its keys and its cache, and of flows with a cache whether a seat is to be had.
+        // The flow itself, unless the last stages of the gate refuse it.
         let flowfile = Flowfile { id: trail.id.clone(), tenant: tenant.plan.name.clone(), run, input: intake.values, deadline };
         let wait = self.head.wait.filter(|_| flow.queue.is_some()).map(|wait| wait.min(LONGEST_WAIT).min(allowed));
         let call = Call {
@@ -97,6 +92,10 @@ impl Admitting<'_> {
             depth: self.head.depth.unwrap_or(0).into(),
             trace: self.head.trace,
         };
+        if let Err(refusal) = self.last_stages(trail, &call, &permit, *like) {
+            permit.give_back();
+            return Err(refusal);
+        }
         let (outcome, waited) = engine.run_measured(call).await;
         Ok(Ended::Flow { outcome, waited, permit, wait })
     }
@@ -140,15 +139,25 @@ impl Admitting<'_> {
         engine.reserve(live, self.tenant, self.flow, body_bytes + self.target_bytes())
     }
 
-    /// What is asked of a call that is no replay: whether it repeats a failure, and whether its first statement would be let through.
-    fn last_stages(&self, trail: &mut Trail<'_>, permit: &Permit, like: Option<Like>, deadline: Instant) -> Result<(), Refusal> {
+    /// What is asked of a call whose input is known. A replay gets what the first call got, whatever became of its like and whether a
+    /// seat is to be had or not. A cache is looked into by the engine, which asks for seats behind it.
+    fn last_stages(&self, trail: &mut Trail<'_>, call: &Call, permit: &Permit, like: Option<Like>) -> Result<(), Denied> {
         let (engine, live) = (&self.gateway.engine, &self.view.live);
+        trail.asks(Stage::Replay);
+        let standing = engine.standing(call);
+        if matches!(standing, Standing::Replay) {
+            return Ok(());
+        }
         trail.asks(Stage::Repeats);
         self.may_repeat(permit, like, self.now(trail))?;
+        trail.asks(Stage::Unique);
+        if let Standing::Taken(refusal) = standing {
+            return Err(Denied { refusal, allow: None });
+        }
         trail.asks(Stage::Breaker);
         engine.breaker_refuses(live, self.flow).map_or(Ok(()), Err)?;
         trail.asks(Stage::Wait);
-        engine.expects(live, self.tenant, self.flow, deadline).map_or(Ok(()), Err)
+        Ok(engine.expects(live, self.tenant, self.flow, call.flowfile.deadline).map_or(Ok(()), Err)?)
     }
 
     /// What the call is alike by, as far as its head goes.
@@ -171,10 +180,12 @@ impl Admitting<'_> {
 
     /// The call was refused, or failed.
     fn refused(&self, trail: &Trail<'_>, refusal: &Refusal, permit: Option<&Arc<Permit>>, like: Option<Like>) {
-        if let Some(permit) = permit.filter(|_| consequences::said(refusal.code) == Said::Refused) {
-            permit.give_back();
-        }
         let gate = &self.tenant().gate;
+        match (consequences::said(refusal.code), permit) {
+            (Said::Refused, Some(permit)) => permit.give_back(),
+            (Said::Failed, Some(_)) => gate.ended(trail.started.elapsed()),
+            _ => {}
+        }
         let known = self.known();
         if let Some(wait) = consequences::repeats_for(refusal).filter(|_| !known.is_like_nothing()) {
             let ended = self.now(trail) + trail.started.elapsed();

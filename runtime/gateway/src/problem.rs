@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use spillgate_admission::TenantLimits;
 pub(crate) use spillgate_model::problem::{PAGES, index, page};
+use spillgate_model::units::Rate;
 use spillgate_model::{Code, Refusal, problem};
 
 /// How long a caller is told to wait, jitter added: those that were refused together do not come back together.
@@ -50,17 +51,21 @@ pub(crate) fn add(body: &mut Vec<u8>, name: &str, json: &[u8]) {
     body.push(b'}');
 }
 
-/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) where a quota of the tenant spoke.
+/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) where a quota of the tenant or of its run spoke.
 pub(crate) fn rate_limit(refusal: &Refusal, limits: &TenantLimits, delay: Option<Delay>) -> Option<(String, String)> {
-    let policy = match refusal.code {
-        Code::RateExceeded => format!("\"rate\";q={};w={}", limits.rate.calls, limits.rate.period.as_secs()),
-        Code::InFlightExceeded => format!("\"in_flight\";q={};qu=\"concurrent-requests\"", limits.in_flight),
+    let of_rate = |rate: Rate| format!(";q={};w={}", rate.calls, rate.period.as_secs());
+    let policy = refusal.policy.as_ref()?;
+    let quota = match refusal.code {
+        Code::RateExceeded => of_rate(limits.rate),
+        Code::RepeatsExhausted => of_rate(limits.repeat_budget),
+        Code::InFlightExceeded => format!(";q={};qu=\"concurrent-requests\"", policy.limit),
+        Code::RunExhausted => format!(";q={}", policy.limit),
         _ => return None,
     };
-    let name = policy.split(';').next().unwrap_or_default();
-    // The window never ends after Retry-After, which rules where both are there.
-    let state = format!("{name};r=0;t={}", delay.map_or(0, Delay::seconds));
-    Some((policy, state))
+    let name = policy.name;
+    // The window never ends after Retry-After, which rules where both are there. A budget that is spent has no end.
+    let end = delay.map(|delay| format!(";t={}", delay.seconds())).unwrap_or_default();
+    Some((format!("\"{name}\"{quota}"), format!("\"{name}\";r=0{end}")))
 }
 
 #[cfg(test)]

@@ -263,3 +263,32 @@ async fn promise_11_a_small_item_reserves_little_whatever_its_queue_takes() {
     })
     .await;
 }
+
+/// A replay and a taken business key are told though no seat is to be had: they need none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_and_a_taken_business_key_come_before_the_wait_for_a_seat() {
+    let (face, _store, _disk) = Face::start_durable().await;
+    let direct = crate::support::ORDER
+        .replace("name = \"order\"", "name = \"direct\"")
+        .replace("POST /orders", "POST /direct")
+        .replace("deadline = \"5s\"", "deadline = \"5s\"\nunique = { by = [\"truck\"], within = \"1h\" }")
+        .replace("[[step]]\nqueue = \"orders\"\n", "");
+    face.reload_with("direct", &direct);
+    let ask = |truck: i64, headers: &str| {
+        with(&with_body("POST", "agent-key", "/api/direct", &format!(r#"{{"truck":{truck},"text":"x"}}"#)), headers)
+    };
+    let first = face.send(&ask(1, "Idempotency-Key: one\r\n")).await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    // Every seat is held for as long as the others may wait.
+    face.reload_tenant("statement_timeout = \"30s\"", "statement_timeout = \"30s\"\npool = { max = 1, line = 1 }");
+    let mut running = face.connect().await;
+    running.write(get("narrow-key", ENDLESS).as_bytes()).await;
+    until("the call to run", || face.tenant("narrow", |tenant| tenant.gate.in_flight()) == 1).await;
+    let soon = "Spillgate-Deadline-Ms: 300\r\n";
+    let replay = face.send(&ask(1, &format!("Idempotency-Key: one\r\n{soon}"))).await;
+    assert_eq!((replay.status, replay.body.as_str()), (200, first.body.as_str()));
+    face.send(&ask(1, soon)).await.problem(409, "conflict_unique");
+    face.send(&ask(2, soon)).await.problem(503, "wait_too_long");
+    let memory = face.tenant("agent", |tenant| (tenant.gate.in_flight(), tenant.gate.memory()));
+    assert_eq!(memory, (0, 0));
+}
