@@ -19,6 +19,7 @@ const _: () = assert!(BUCKETS == SyncTimes::BOUNDS_US.len() + 1, "times of syncs
 pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     let live = state.engine.live();
     let process = state.telemetry.process();
+    state.engine.publish_seats();
     process.memory_reserved.set(state.engine.memory().used());
     process.memory_limit.set(live.plan.server.memory.value);
     let page = state.telemetry.render_metrics_with(&report(&state.engine, &live.plan));
