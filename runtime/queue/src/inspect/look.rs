@@ -58,7 +58,7 @@ impl Look {
                 .map(|store| StoreHead { store, file_bytes: file_bytes(longest.saturating_mul(32)), disk_limit: u64::MAX, next_serial: 0 })
                 .ok_or(InspectError::NoStore)
         })?;
-        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file.as_ref(), head.store)).unwrap_or_default();
+        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
         let numbers: Vec<u32> = files.keys().copied().collect();
         let missing = missing_numbers(&numbers, &head, &catalog);
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::core::extents::Position;
 use crate::core::recover::Known;
@@ -15,51 +15,60 @@ use crate::format::{
 };
 use crate::store::shared::Shared;
 
-/// Read at a time.
+/// Read and written at a time.
 const PIECE_BYTES: usize = 1024 * CATALOG_ENTRY_BYTES;
+const PIECE_ENTRIES: Position = 1024;
 
-/// What it says.
-#[derive(Debug, Default)]
+/// What it says. Read in pieces as it is asked, so that it takes no memory whatever the limit is.
+#[derive(Default)]
 pub(crate) struct Catalog {
+    head: Option<Arc<dyn DiskFile>>,
     /// Of uses from this serial on some may be missing. 0: there is no catalog.
     pub(crate) complete_below: u64,
-    entries: Vec<Known>,
+    entries: Position,
+    /// The piece that was read last, by its number.
+    piece: Mutex<Option<(Position, Vec<u8>)>>,
 }
 
 impl Catalog {
-    /// From the file `head`.
-    pub(crate) fn read(head: &dyn DiskFile, store: u64) -> Catalog {
+    /// Of the file `head`.
+    pub(crate) fn read(head: Arc<dyn DiskFile>, store: u64) -> Catalog {
         let mut mark = [0; CATALOG_MARK_BYTES];
         let read = head.read_at(&mut mark, CATALOG_MARK_AT as u64);
         let Some(complete_below) = read.ok().and_then(|()| decode_mark(&mark, store).ok()) else { return Catalog::default() };
-        let mut entries = Vec::new();
-        let mut at = CATALOG_AT as u64;
-        let end = head.bytes().unwrap_or(0);
-        while at + CATALOG_ENTRY_BYTES as u64 <= end {
-            let mut piece = vec![0; usize::try_from(end - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES)];
-            if head.read_at(&mut piece, at).is_err() {
-                break;
-            }
-            for bytes in piece.chunks_exact(CATALOG_ENTRY_BYTES) {
-                entries.push(match decode_entry(bytes, entries.len() as u32) {
-                    Ok(None) => Known::Nothing,
-                    Ok(Some(entry)) => Known::Use(entry),
-                    Err(_) => Known::Unknown,
-                });
-            }
-            at += piece.len() as u64;
-        }
-        Catalog { complete_below, entries }
+        let bytes = head.bytes().unwrap_or(0).saturating_sub(CATALOG_AT as u64);
+        let entries = Position::try_from(bytes / CATALOG_ENTRY_BYTES as u64).unwrap_or(Position::MAX);
+        Catalog { head: Some(head), complete_below, entries, piece: Mutex::default() }
     }
 
     /// How many extents it names.
     pub(crate) fn len(&self) -> Position {
-        self.entries.len() as Position
+        self.entries
     }
     /// What is known of an extent.
     pub(crate) fn of(&self, position: Position) -> Known {
-        self.entries.get(position as usize).copied().unwrap_or(Known::Unknown)
+        let (true, Some(head)) = (position < self.entries, &self.head) else { return Known::Unknown };
+        let number = position / PIECE_ENTRIES;
+        let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
+        if piece.as_ref().is_none_or(|(read, _)| *read != number) {
+            let count = (self.entries - number * PIECE_ENTRIES).min(PIECE_ENTRIES);
+            let mut bytes = vec![0; count as usize * CATALOG_ENTRY_BYTES];
+            if head.read_at(&mut bytes, place(number * PIECE_ENTRIES)).is_err() {
+                return Known::Unknown;
+            }
+            *piece = Some((number, bytes));
+        }
+        let at = (position % PIECE_ENTRIES) as usize * CATALOG_ENTRY_BYTES;
+        match piece.as_ref().and_then(|(_, bytes)| decode_entry(bytes.get(at..)?, position).ok()) {
+            Some(None) => Known::Nothing,
+            Some(Some(entry)) => Known::Use(entry),
+            None => Known::Unknown,
+        }
     }
+}
+
+fn place(position: Position) -> u64 {
+    CATALOG_AT as u64 + u64::from(position) * CATALOG_ENTRY_BYTES as u64
 }
 
 /// Entries to write, by position.
@@ -68,7 +77,6 @@ pub(crate) type Entries = BTreeMap<Position, Option<CatalogEntry>>;
 /// Writes entries into the file `head`; not synced. What has no place in it is left out.
 pub(crate) fn write_entries(head: &dyn DiskFile, entries: &Entries) -> io::Result<()> {
     let end = head.bytes()?;
-    let place = |position: Position| (CATALOG_AT + position as usize * CATALOG_ENTRY_BYTES) as u64;
     let mut entries = entries.iter().take_while(|(position, _)| place(**position) + CATALOG_ENTRY_BYTES as u64 <= end).peekable();
     while let Some((first, entry)) = entries.next() {
         // Neighbours are one write.

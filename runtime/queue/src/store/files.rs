@@ -81,7 +81,7 @@ impl Files {
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
         let is_new = numbers.is_empty();
-        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file.as_ref(), head.store)).unwrap_or_default();
+        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
         let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
         let mut files =
             Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, cut, catalog, is_head_long: AtomicBool::new(false) };
