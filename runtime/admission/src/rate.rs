@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use spillgate_model::units::Rate;
 
+/// The longest that a caller may have looked at the clock before it asks.
+const LATE: u64 = 1_000_000_000;
+
 /// Admits calls at a rate. One atomic, no lock.
 #[derive(Debug, Default)]
 pub struct RateLimiter {
@@ -26,7 +29,13 @@ impl RateLimiter {
         let mut seen = self.arrival.load(Ordering::Relaxed);
         loop {
             let base = seen.max(now);
+            // Nothing taken at this rate puts the next call so far off: it was taken at a slower one, which is not in force any more.
+            let most = ahead.saturating_add(interval);
+            let base = if base - now > most.saturating_add(LATE) { now + most } else { base };
             if base - now > ahead {
+                if base < seen {
+                    let _others_know_better = self.arrival.compare_exchange(seen, base, Ordering::Relaxed, Ordering::Relaxed);
+                }
                 return Err(Duration::from_nanos(base - now - ahead));
             }
             match self.arrival.compare_exchange_weak(seen, base.saturating_add(interval), Ordering::Relaxed, Ordering::Relaxed) {
@@ -85,6 +94,22 @@ mod tests {
         assert_eq!(limiter.take(rate, start + Duration::from_secs(1)), Ok(()));
         assert!(limiter.take(rate, start + Duration::from_secs(1)).is_err());
         assert_eq!(limiter.remaining(rate, start + Duration::from_secs(60)), 3);
+    }
+
+    #[test]
+    fn a_rate_that_was_raised_is_in_force_for_the_next_call() {
+        let (limiter, slow, fast) =
+            (RateLimiter::default(), Rate { period: Duration::from_secs(3_600), ..per_minute(1, 1) }, per_minute(60, 2));
+        let now = Duration::from_secs(5);
+        assert_eq!(limiter.take(slow, now), Ok(()));
+        assert_eq!(limiter.take(slow, now), Err(Duration::from_secs(3_600)));
+        assert_eq!(limiter.take(fast, now), Err(Duration::from_secs(1)), "as if its burst had just been used");
+        assert_eq!(limiter.remaining(fast, now + Duration::from_secs(1)), 1);
+        assert_eq!(limiter.take(fast, now + Duration::from_secs(1)), Ok(()));
+        let late = now + Duration::from_millis(500);
+        assert!(limiter.take(fast, late).is_err(), "whoever looked at the clock earlier is let in no sooner");
+        assert_eq!(limiter.take(fast, now + Duration::from_secs(2)), Ok(()), "nor does it let in others");
+        assert!(limiter.take(fast, now + Duration::from_secs(2)).is_err());
     }
 
     #[test]
