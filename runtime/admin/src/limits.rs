@@ -180,16 +180,15 @@ where
             // What was set before the last stop is in force first: a change is of that.
             state.operations.overrides_read().await.map_err(|why| Refusal::new(Code::Recovering, why))?;
             let id: Arc<str> = id.into();
-            let mut from = json!({});
+            let (mut from, mut to) = (json!({}), json!({}));
             state.engine.change_overrides(|live| {
                 let after = changed(live, &id, &seen, wanted)?;
-                from = override_of(live, &id);
+                (from, to) = (set_for(&live.overrides, &id), set_for(&after, &id));
                 Ok::<_, Refusal>(after)
             })?;
             let forgotten_at_restart = state.operations.keep_override(&id).await.err();
             let live = state.engine.live();
             let (page, etag) = page(&live, &id);
-            let to = override_of(&live, &id);
             Ok(Effect { value: Limited { page, forgotten_at_restart, etag }, from: Some(from.to_string()), to: Some(to.to_string()) })
         }
     };
@@ -216,7 +215,7 @@ fn changed(live: &Live, id: &Arc<str>, seen: &str, wanted: impl FnOnce(&Value) -
     if seen != "*" && !seen.split(',').any(|seen| seen.trim() == etag) {
         return Err(Refusal::new(Code::ChangedMeanwhile, "If-Match names another state of this tenant's limits than the present one."));
     }
-    let set = Override::read(&wanted(&override_of(live, id))).map_err(invalid)?;
+    let set = Override::read(&wanted(&set_for(&live.overrides, id))).map_err(invalid)?;
     let unknown: Vec<String> = set.unknown_databases(&live.plan).map(|name| format!("`database`: there is no database `{name}`")).collect();
     if !unknown.is_empty() {
         return Err(invalid(unknown));
@@ -232,9 +231,9 @@ fn changed(live: &Live, id: &Arc<str>, seen: &str, wanted: impl FnOnce(&Value) -
     if new.is_empty() { Ok(after) } else { Err(invalid(new)) }
 }
 
-/// What is set over a tenant's limits now.
-fn override_of(live: &Live, id: &Arc<str>) -> Value {
-    live.overrides.get(id).map_or_else(|| json!({}), |set| set.json().clone())
+/// What is set over a tenant's limits.
+fn set_for(overrides: &Overrides, id: &str) -> Value {
+    overrides.get(id).map_or_else(|| json!({}), |set| set.json().clone())
 }
 
 fn page(live: &Live, id: &str) -> (Map<String, Value>, Option<String>) {
