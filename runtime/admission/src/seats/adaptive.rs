@@ -16,6 +16,8 @@ use super::status::{LimitReason, Transition};
 const TICK: Duration = Duration::from_millis(100);
 /// Evidence fades with this time constant, or that of the tenant's usual hold time, within bounds (seconds).
 const MEMORY: (f64, f64) = (0.5, 2.0);
+/// Less than so much is no evidence (connection-seconds).
+const FORGOTTEN: f64 = 1e-4;
 /// Calls that are shorter count as so long: what scheduling adds to them is no illness of the database.
 const LEAST_USUAL: Duration = Duration::from_millis(5);
 /// So many times slower than usual: the limit is lowered; it rises again below the second.
@@ -58,8 +60,10 @@ impl Evidence {
     }
     fn fade(&mut self, elapsed: f64) {
         let kept = (-elapsed / self.usual.clamp(MEMORY.0, MEMORY.1)).exp();
-        self.held *= kept;
-        self.earned *= kept;
+        (self.held, self.earned) = (self.held * kept, self.earned * kept);
+        if self.held < FORGOTTEN {
+            (self.held, self.earned) = (0.0, 0.0);
+        }
     }
     /// How many times slower than usual, if enough was seen.
     fn slowdown(&self) -> Option<f64> {

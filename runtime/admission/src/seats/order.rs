@@ -98,11 +98,6 @@ impl Order {
         let rest = Class::ALL.into_iter().map(Rank::Class);
         first.chain(owed).chain(rest).find_map(|rank| self.first_of(rank, room))
     }
-    /// The least tag of a class: a queue that joins starts there at the latest, so that corrections of the others' tags do not hold
-    /// it up.
-    pub(super) fn least(&self, class: Class) -> Option<Virtual> {
-        self.first_of(Rank::Class(class), [true, true]).map(|key| key.start)
-    }
     fn first_of(&self, rank: Rank, room: [bool; 2]) -> Option<Key> {
         let sets = &self.sets[rank.index()];
         let of = |speed: usize| sets[speed].first().filter(|_| room[speed]).copied();

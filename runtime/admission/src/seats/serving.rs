@@ -192,8 +192,7 @@ impl FairSeats {
             if waits && may {
                 if before.is_none() {
                     // It wanted no seat until now, or could have none: it has saved up no claim.
-                    let clock = self.clocks[class as usize];
-                    queue.finish = queue.finish.max(self.order.least(class).map_or(clock, |least| least.min(clock)));
+                    queue.finish = queue.finish.max(self.clocks[class as usize]);
                 }
                 let rank = match class {
                     Class::Control => Rank::Control,

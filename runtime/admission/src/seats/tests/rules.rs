@@ -290,6 +290,18 @@ fn a_line_that_stands_serves_newest_first_and_sheds_what_waited_too_long() {
     }
     assert_eq!(granted, [tickets[0], tickets[1], tickets[7]], "oldest first, until it was seen to stand for 100 ms");
     assert_eq!(shed, tickets[2..7]);
+    // Newest first also among those that have not waited too long.
+    let _held = rig.fill("t", FAST, 4 - held.len());
+    let older = rig.waits("t", FAST);
+    let newer = rig.waits("t", FAST);
+    rig.now += ms(30);
+    for expected in [newer, older] {
+        let one = held.remove(0);
+        rig.end(one, ms(20));
+        let (ticket, seat) = rig.granted();
+        assert_eq!(ticket, expected);
+        held.push(seat);
+    }
     // Another tenant's line is its own.
     let other = rig.waits("u", FAST);
     let one = held.remove(0);
@@ -450,6 +462,61 @@ fn weights_divide_connection_seconds_not_calls() {
     }
     let ratio = got[1].as_secs_f64() / got[0].as_secs_f64();
     assert!((2.9..3.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn calls_that_were_charged_too_much_do_not_hold_up_a_newcomer() {
+    let long = Some(Estimate { hold: ms(200), usual: ms(200) });
+    let mut rig = Rig::new(Pool { fast_only: 0, adaptive: false, ..pool(5) });
+    let first = rig.fill("x", FAST, 5);
+    for tenant in ["a", "b", "c", "d"] {
+        for _ in 0..10 {
+            let _waits = rig.waits(tenant, long);
+        }
+    }
+    // One each, and a second one for somebody: virtual time runs ahead by what they are expected to hold.
+    let mut held = Vec::new();
+    for one in first {
+        rig.end(one, ms(20));
+        held.push(rig.granted().1);
+    }
+    // They take far less.
+    rig.now += ms(10);
+    let one = held.remove(1);
+    rig.end(one, ms(10));
+    held.push(rig.granted().1);
+    let newcomer = rig.waits("new", long);
+    let mut before = 0;
+    loop {
+        rig.now += ms(2);
+        let one = held.remove(0);
+        rig.end(one, ms(10));
+        let (ticket, seat) = rig.granted();
+        held.push(seat);
+        if ticket == newcomer {
+            break;
+        }
+        before += 1;
+    }
+    assert!(before <= 5, "{before} calls went before it: no more than there are seats");
+}
+
+#[test]
+fn what_was_used_while_nobody_waited_is_not_owed() {
+    let mut rig = Rig::new(Pool { adaptive: false, ..pool(1) });
+    // Far beyond what was expected of it.
+    let alone = rig.held("early", FAST);
+    rig.now += s(10);
+    rig.end(alone, s(10));
+    let mut held = rig.held("x", FAST);
+    let tickets: Vec<Ticket> = ["early", "late", "early", "late"].map(|tenant| rig.waits(tenant, FAST)).to_vec();
+    for expected in tickets {
+        rig.now += ms(20);
+        rig.end(held, ms(20));
+        let (ticket, seat) = rig.granted();
+        assert_eq!(ticket, expected);
+        held = seat;
+    }
 }
 
 #[test]
