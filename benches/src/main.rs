@@ -169,7 +169,14 @@ impl Measure {
             (false, false) => Depth::Full,
         };
         let scale = isolation::Scale::of(self.quick);
-        Ok(Settings { product, pace, sizes: Sizes::of(depth), scale, connections: self.connections, workers: cpus() })
+        Ok(Settings {
+            product,
+            pace,
+            sizes: Sizes::of(depth).paced(self.rounds, self.window_ms),
+            scale,
+            connections: self.connections,
+            workers: cpus(),
+        })
     }
     fn run(&self) -> Result<()> {
         let settings = self.settings()?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! head          4 KiB   magic, version, store id, extent bytes, file bytes, disk limit, checksum; behind it the catalog
+//! redo          batches for many places, until they are synced there; see `redo`
 //! extents-NNNN  file bytes, allocated whole; extent `index` stands at index * 64 KiB
 //!
 //! extent  | header, one sector | fragment | fragment | … free … | footer, when sealed |
@@ -45,6 +46,7 @@ mod header;
 mod item;
 mod join;
 mod journal;
+mod redo;
 mod scan;
 mod tail;
 
@@ -59,6 +61,7 @@ pub use header::{decode_header, encode_header};
 pub use item::{decode_item, decode_item_head};
 pub use join::Join;
 pub use journal::{META_HEAD_BYTES, MOST_JOB_HEAD_BYTES, decode_job, decode_journal};
+pub use redo::{REDO_HEAD_BYTES, REDO_PAGE_BYTES, RedoHead, RedoWrite, decode_redo, put_redo, redo_announced, redo_bytes};
 pub use scan::{Gap, Scan, scan, scan_last};
 pub use tail::{Draft, LEAST_ENTRY_BYTES, LEAST_ITEM_HEAD_BYTES, MOST_ENTRY_BYTES, MOST_ITEM_HEAD_BYTES, Tail, record_disk_bytes};
 
@@ -70,6 +73,10 @@ pub const SECTOR_BYTES: usize = 512;
 pub const HEAD_BYTES: usize = 4096;
 /// Its name.
 pub const HEAD_NAME: &str = "head";
+/// The file of batches for many places.
+pub const REDO_NAME: &str = "redo";
+/// Its smallest and largest size.
+pub const REDO_BYTES: std::ops::RangeInclusive<u64> = 16 * 1024..=16 * 1024 * 1024;
 /// One extent.
 pub const EXTENT_BYTES: usize = 64 * 1024;
 /// The header of an extent.

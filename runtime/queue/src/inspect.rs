@@ -207,15 +207,12 @@ pub fn export(disk: &dyn Disk, out: &mut dyn Write) -> Result<Exported, InspectE
 /// Ends everything that waits in a lane as `purged`, dead letters too if asked: how many.
 pub fn purge(disk: Arc<dyn Disk>, lane: &LaneName, dead_too: bool) -> Result<u64, InspectError> {
     let look = Look::open(disk.as_ref())?;
+    let store = |error: crate::store::StoreError| InspectError::Store(error.to_string());
     // As large as it is: nothing is made and nothing given back.
     let last = look.files.last_key_value().map_or(0, |(number, (_, bytes))| u64::from(*number) * look.head.file_bytes + bytes);
-    let store = |error: crate::store::StoreError| InspectError::Store(error.to_string());
-    let options = StoreOptions {
-        disk,
-        clock: Arc::new(MachineClock::default()),
-        disk_limit: last + head_file_bytes(last + head_file_bytes(last)),
-        disk_reserve: 0,
-    };
+    let known = Some(look.head.disk_limit).filter(|limit| (1..u64::MAX).contains(limit));
+    let disk_limit = known.unwrap_or(last + head_file_bytes(last + head_file_bytes(last)));
+    let options = StoreOptions { disk, clock: Arc::new(MachineClock::default()), disk_limit, disk_reserve: 0 };
     drop(look);
     let open = Store::open(options).map_err(store)?;
     let known = open.lanes(None).iter().any(|status| status.name == *lane);

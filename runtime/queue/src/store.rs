@@ -9,6 +9,7 @@ mod cleaner;
 mod deciding;
 mod files;
 mod head;
+pub(crate) mod redo;
 mod shared;
 pub mod testing;
 mod volume;

@@ -107,6 +107,16 @@ impl Sizes {
             },
         }
     }
+
+    /// With other rounds where that is asked for.
+    pub(crate) fn paced(self, rounds: Option<usize>, window_millis: Option<u64>) -> Self {
+        Sizes {
+            rounds: rounds.unwrap_or(self.rounds),
+            slow_rounds: rounds.map_or(self.slow_rounds, |rounds| rounds.min(self.slow_rounds)),
+            window: window_millis.map_or(self.window, Duration::from_millis),
+            ..self
+        }
+    }
 }
 
 /// Measures the wanted parts.

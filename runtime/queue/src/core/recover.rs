@@ -230,10 +230,10 @@ impl Core {
     /// What the last write left unfinished is filled, before anything is written behind it.
     fn mend(&mut self, header: &ExtentHeader, scan: &Scan<'_>) {
         let fillers = scan.fillers(header.serial).into_iter();
-        self.mends.extend(fillers.map(|(offset, bytes)| Write { position: header.position, offset, bytes }));
+        self.mends.extend(fillers.map(|(offset, bytes)| Write { position: header.position, offset, bytes, padding: 0 }));
         // What it left behind the end must not be seen again.
         let behind = scan.gaps.iter().filter(|gap| gap.torn && gap.offset >= scan.end);
-        self.mends.extend(behind.map(|gap| Write { position: header.position, offset: gap.offset, bytes: vec![0; gap.bytes] }));
+        self.mends.extend(behind.map(|gap| Write { position: header.position, offset: gap.offset, bytes: vec![0; gap.bytes], padding: 0 }));
     }
 
     fn recover_lane(&mut self, source: &dyn Source, number: u64, extents: LaneExtents, notebook: &mut Notebook) {

@@ -25,6 +25,15 @@ pub(crate) struct Write {
     /// In the extent.
     pub(crate) offset: usize,
     pub(crate) bytes: Vec<u8>,
+    /// So many of them, at the end, only fill up a page with zeros.
+    pub(crate) padding: usize,
+}
+
+impl Write {
+    /// Where it begins, counted over all extents.
+    pub(crate) fn place(&self) -> u64 {
+        u64::from(self.position) * EXTENT_BYTES as u64 + self.offset as u64
+    }
 }
 
 /// The open extent of a stream.
@@ -71,9 +80,10 @@ impl Open {
         let mut bytes = std::mem::take(&mut self.staged);
         let end = self.at + bytes.len();
         debug_assert_eq!(end, self.tail.offset());
-        bytes.resize(zeros_behind(end) - self.at, 0);
+        let filled = zeros_behind(end);
+        bytes.resize(filled - self.at, 0);
         self.begun = false;
-        Some(Write { position: self.position, offset: self.at, bytes })
+        Some(Write { position: self.position, offset: self.at, bytes, padding: filled - end })
     }
 
     /// Nothing more goes into it.
@@ -81,7 +91,7 @@ impl Open {
         self.begin();
         self.tail.seal(&mut self.staged);
         debug_assert_eq!(self.at + self.staged.len(), EXTENT_BYTES);
-        Write { position: self.position, offset: self.at, bytes: self.staged }
+        Write { position: self.position, offset: self.at, bytes: self.staged, padding: 0 }
     }
 }
 

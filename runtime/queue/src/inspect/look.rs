@@ -12,12 +12,13 @@ use crate::core::lookup::ReadExtent;
 use crate::core::recover::{Known, Source};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, StoreHead, decode_header, file_bytes, file_name, file_number,
+    EXTENT_BYTES, Fault, HEAD_BYTES, HEAD_NAME, HEADER_BYTES, REDO_NAME, StoreHead, decode_header, file_bytes, file_name, file_number,
 };
 use crate::inspect::{Damage, InspectError};
 use crate::record::ExtentHeader;
 use crate::status::Recovered;
 use crate::store::catalog::Catalog;
+use crate::store::redo::{Overlay, Said};
 use crate::store::{missing_numbers, wanted_under};
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
@@ -30,6 +31,8 @@ pub(super) struct Look {
     pub(super) remarks: Vec<String>,
     per_file: u32,
     catalog: Catalog,
+    /// What a start would write to its place first.
+    redo: Overlay,
 }
 
 impl Look {
@@ -62,7 +65,17 @@ impl Look {
         let numbers: Vec<u32> = files.keys().copied().collect();
         let missing = missing_numbers(&numbers, &head, &catalog);
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        Ok(Look { head, files, missing, remarks, per_file, catalog })
+        let redo = if names.iter().any(|name| name == REDO_NAME) {
+            let file = disk.open(REDO_NAME).map_err(unreadable(REDO_NAME))?;
+            let said = Said::read(file.as_ref(), head.store).map_err(unreadable(REDO_NAME))?;
+            if said.is_damaged {
+                remarks.push(format!("part of the file {REDO_NAME} is damaged: what it said may be missing in its place"));
+            }
+            said.by_extent()
+        } else {
+            Overlay::default()
+        };
+        Ok(Look { head, files, missing, remarks, per_file, catalog, redo })
     }
 
     /// Files that are shorter than they were, with their length and what it was.
@@ -120,6 +133,12 @@ impl Look {
 
     /// Fills `buffer` from an extent; with zeros, where its file was cut.
     fn read(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_place(position, offset, buffer)?;
+        self.redo.lay_over(position, offset, buffer);
+        Ok(())
+    }
+
+    fn read_place(&self, position: Position, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
         let number = position / self.per_file;
         let (file, bytes) = self.files.get(&number).ok_or(io::ErrorKind::NotFound)?;
         let at = u64::from(position % self.per_file) * EXTENT + offset as u64;

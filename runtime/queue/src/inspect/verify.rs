@@ -104,7 +104,7 @@ impl<'a> Proof<'a> {
         if header.stream == Stream::Journal {
             return;
         }
-        for fragment in found.fragments.iter().filter(|fragment| fragment.piece.first) {
+        for fragment in found.fragments.iter().filter(|fragment| fragment.piece.first && fragment.piece.kind == Kind::Item) {
             let named = footer.items.iter().find(|item| usize::from(item.offset) == fragment.offset);
             let agrees = decode_item_head(fragment.payload)
                 .is_ok_and(|(item, bytes, _)| named.is_some_and(|named| named.sequence == item.sequence && named.bytes as usize == bytes));

@@ -3,6 +3,8 @@
 //! The file `head` holds what is fixed. Files of extents are made until the limit is reached; the last takes what is left. Where the
 //! volume has no space for all of them the store starts with what there is, and the rest is made later.
 
+mod writing;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -12,21 +14,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::core::extents::{Extents, Position};
 use crate::core::lookup::ReadExtent;
 use crate::core::recover::{Known, Source};
-use crate::core::stream::Write;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{EXTENT_BYTES, HEAD_NAME, SECTOR_BYTES, StoreHead, file_name, file_number, head_file_bytes};
+use crate::format::{EXTENT_BYTES, HEAD_NAME, REDO_NAME, SECTOR_BYTES, StoreHead, file_name, file_number, head_file_bytes};
 use crate::status::Recovered;
 use crate::store::StoreError;
 use crate::store::catalog::{Catalog, Entries, write_entries, write_mark};
-use crate::store::head::{head, missing_names, missing_numbers, wanted_under};
+use crate::store::head::{head, missing_names, missing_numbers, set_apart, wanted_under};
+use crate::store::redo::Redo;
+
+pub(crate) use writing::WriteError;
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// A file that was cut short is filled up in pieces of this.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// Is there after a sync failed, until the next start: the system may show what is not on the disk.
 const FAILED_NAME: &str = "failed";
-/// Files synced at the same time.
-const MOST_TOGETHER: usize = 8;
 /// How often a read is tried.
 const READS: u32 = 3;
 
@@ -42,6 +44,7 @@ pub(crate) struct Files {
     per_file: u32,
     disk_limit: u64,
     open: RwLock<BTreeMap<u32, OpenFile>>,
+    redo: Option<Redo>,
     /// There was no file before.
     is_new: bool,
     /// Found at the start: from which extent on files were cut; of missing ones, from the first.
@@ -83,12 +86,23 @@ impl Files {
         let is_new = numbers.is_empty();
         let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
         let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
-        let mut files =
-            Files { disk, head, per_file, disk_limit, open: RwLock::default(), is_new, cut, catalog, is_head_long: AtomicBool::new(false) };
+        let mut files = Files {
+            disk,
+            head,
+            per_file,
+            disk_limit,
+            open: RwLock::default(),
+            redo: None,
+            is_new,
+            cut,
+            catalog,
+            is_head_long: AtomicBool::new(false),
+        };
         let missing = files.missing_numbers(&numbers);
         for (number, file) in opened {
             files.adopt(number, file, &mut report)?;
         }
+        files.redo = files.open_redo(&names, &mut report)?;
         report.missing_files = missing_names(&missing);
         files.cut.extend(missing.into_iter().map(|number| (number, 0)));
         if let Err(error) = files.make_missing() {
@@ -192,7 +206,7 @@ impl Files {
             let wanted = self.wanted(number);
             let is_there = self.read_open().contains_key(&number);
             let used: u64 = self.read_open().values().map(|file| u64::from(file.extents) * EXTENT).sum();
-            if !is_there && used + wanted + head_file_bytes(self.disk_limit) <= self.disk_limit {
+            if !is_there && used + wanted + set_apart(self.disk_limit) <= self.disk_limit {
                 let created = self.disk.create(&file_name(number), wanted);
                 // Its length must outlive a crash before anything is put into it.
                 let synced = created.and_then(|file| match file.sync() {
@@ -218,7 +232,8 @@ impl Files {
         let open: Vec<(u32, Arc<dyn DiskFile>)> = self.read_open().iter().map(|(number, file)| (*number, file.file.clone())).collect();
         // Only what the system says for sure counts.
         let gone = open.into_iter().find(|(_, file)| file.is_there().is_ok_and(|is_there| !is_there));
-        gone.map(|(number, _)| file_name(number))
+        let redo = self.redo.as_ref().filter(|redo| redo.is_gone()).map(|_| REDO_NAME.to_owned());
+        gone.map(|(number, _)| file_name(number)).or(redo)
     }
 
     /// Whether a file that should be there is missing.
@@ -269,7 +284,7 @@ impl Files {
 
     /// Every extent, free.
     pub(crate) fn extents(&self) -> Extents {
-        let mut extents = Extents::new(self.per_file, self.disk_limit.saturating_sub(head_file_bytes(self.disk_limit)) / EXTENT);
+        let mut extents = Extents::new(self.per_file, self.disk_limit.saturating_sub(set_apart(self.disk_limit)) / EXTENT);
         for (number, file) in self.read_open().iter() {
             extents.add_file(*number as usize, file.extents);
         }
@@ -292,50 +307,6 @@ impl Files {
         Ok((file, u64::from(position % self.per_file) * EXTENT))
     }
 
-    /// Writes a batch and makes it durable, file by file: how many syncs that took.
-    pub(crate) fn write(&self, writes: &[Write]) -> Result<(), WriteError> {
-        for write in writes {
-            let written = self.file(write.position).and_then(|(file, at)| file.write_at(&write.bytes, at + write.offset as u64));
-            written.map_err(WriteError::Write)?;
-        }
-        Ok(())
-    }
-
-    /// At a start: writes what mends it, and makes everything that was read durable.
-    pub(crate) fn settle(&self, mends: &[Write]) -> Result<(), StoreError> {
-        let unsettled = |error: io::Error| unusable("what was found cannot be made durable", &error);
-        self.write(mends).map_err(|WriteError::Write(error)| unsettled(error))?;
-        let files: Vec<_> = self.read_open().values().map(|file| file.file.clone()).collect();
-        files.iter().try_for_each(|file| file.sync()).map_err(unsettled)?;
-        match self.disk.remove(FAILED_NAME) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unsettled(error)),
-            _ => {}
-        }
-        self.disk.sync_folder().map_err(unsettled)
-    }
-
-    /// A sync failed. Whether this can be written down does not matter beyond the life of what the system holds in memory.
-    pub(crate) fn note_failure(&self) {
-        let _ = self.disk.create(FAILED_NAME, 0);
-    }
-
-    /// Makes durable what was written to the files of these writes: how many syncs that took. `together`: at the same time, as a volume
-    /// makes several durable in little more time than one.
-    pub(crate) fn sync(&self, writes: &[Write], together: bool) -> io::Result<u64> {
-        let mut numbers: Vec<u32> = writes.iter().map(|write| write.position / self.per_file).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let files: Vec<_> = numbers.iter().filter_map(|number| self.read_open().get(number).map(|file| file.file.clone())).collect();
-        if !together {
-            files.iter().try_for_each(|file| file.sync())?;
-            return Ok(numbers.len() as u64);
-        }
-        for files in files.chunks(MOST_TOGETHER) {
-            sync_together(files)?;
-        }
-        Ok(numbers.len() as u64)
-    }
-
     fn read_open(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, OpenFile>> {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -350,7 +321,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 /// Reads, and again where the system says that it cannot: what is given up here is lost.
-fn read_at(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read_at(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     for _ in 1..READS {
         match file.read_at(buffer, offset) {
             Ok(()) => return Ok(()),
@@ -359,24 +330,6 @@ fn read_at(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<()
         }
     }
     file.read_at(buffer, offset)
-}
-
-/// Syncs files at the same time; the first error.
-fn sync_together(files: &[Arc<dyn DiskFile>]) -> io::Result<()> {
-    let Some((first, others)) = files.split_first() else { return Ok(()) };
-    std::thread::scope(|scope| {
-        let syncing: Vec<_> = others.iter().map(|file| scope.spawn(|| file.sync())).collect();
-        let results = syncing.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a sync panicked"))));
-        // All have ended before anybody is told of one.
-        let others: Vec<io::Result<()>> = std::iter::once(first.sync()).chain(results).collect();
-        others.into_iter().collect()
-    })
-}
-
-/// Why a batch is not written.
-#[derive(Debug)]
-pub(crate) enum WriteError {
-    Write(io::Error),
 }
 
 impl ReadExtent for Files {

@@ -13,14 +13,20 @@ use crate::status::Recovered;
 use crate::store::StoreError;
 use crate::store::catalog::Catalog;
 use crate::store::files::{is_full, unusable};
+use crate::store::redo::redo_file_bytes;
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 /// Of missing files.
 const MOST_NAMES: usize = 16;
 
+/// What the limit leaves for other files than those of extents.
+pub(crate) fn set_apart(disk_limit: u64) -> u64 {
+    head_file_bytes(disk_limit) + redo_file_bytes(disk_limit)
+}
+
 /// Bytes that a file should have under a limit.
 pub(crate) fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u64 {
-    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(head_file_bytes(disk_limit));
+    let before = u64::from(number).saturating_mul(head.file_bytes).saturating_add(set_apart(disk_limit));
     let left = disk_limit.saturating_sub(before).min(head.file_bytes);
     left - left % EXTENT
 }

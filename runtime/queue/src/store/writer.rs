@@ -78,6 +78,10 @@ impl Writer {
                 }
             }
         }
+        if shared.failure().is_none() {
+            // A start has less to do; without it, it has all it needs.
+            let _ = shared.files.empty_redo(true);
+        }
         let failure = shared.failure().map_or(StoreError::Closing, StoreError::Failed);
         shared.end(&failure);
     }
@@ -158,26 +162,25 @@ impl Writer {
     }
 
     fn write(&mut self, shared: &Shared, batch: Batch) -> Round {
-        if let Err(WriteError::Write(error)) = shared.files.write(&batch.writes) {
-            if is_full(&error) {
+        let (syncs, took) = match shared.files.write_durably(&batch.writes, !shared.by_hand) {
+            Ok(written) => written,
+            Err(WriteError::Write(error)) if is_full(&error) => {
                 self.held = Some(batch);
                 note_full(shared, true);
                 return Round::NoSpace;
             }
-            shared.core().poison(format!("a write failed: {error}"));
-            return self.failed(shared);
-        }
-        let before = Instant::now();
-        let syncs = match shared.files.sync(&batch.writes, !shared.by_hand) {
-            Ok(syncs) => syncs,
-            Err(error) => {
+            Err(WriteError::Write(error)) => {
+                shared.core().poison(format!("a write failed: {error}"));
+                return self.failed(shared);
+            }
+            Err(WriteError::Sync(error)) => {
                 // What a failed sync left behind is unknown, also to a second one: nothing is acknowledged any more.
                 shared.files.note_failure();
                 shared.core().poison(format!("a sync failed: {error}"));
                 return self.failed(shared);
             }
         };
-        self.last_sync = before.elapsed();
+        self.last_sync = took;
         shared.sync_times.lock().unwrap_or_else(PoisonError::into_inner).record(self.last_sync);
         note_full(shared, false);
         let (effects, work) = {

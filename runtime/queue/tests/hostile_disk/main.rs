@@ -6,6 +6,7 @@ mod rig;
 mod damage;
 mod every_call;
 mod limits;
+mod redo;
 mod removed;
 mod room;
 mod time;

@@ -139,7 +139,7 @@ fn purge_ends_what_waits_in_one_lane() {
     let found = inspect(&disk).expect("it is a store");
     assert_eq!(found.lanes.iter().map(|lane| (lane.waiting, lane.dead)).collect::<Vec<_>>(), [(0, 0), (1, 0)]);
     assert!(found.lanes[0].disk <= 4 * EXTENT, "{found:?}");
-    assert_eq!(disk.names(), ["extents-0000", "extents-0001", "extents-0002", "head"], "no file is made or given back");
+    assert_eq!(disk.names(), ["extents-0000", "extents-0001", "extents-0002", "head", "redo"], "no file is made or given back");
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Core {
         if let Some(until) = left {
             (notebook.report.cut_bytes, notebook.report.cut_records) =
                 (notebook.report.cut_bytes + (until - scan.end) as u64, notebook.report.cut_records + 1);
-            self.mends.push(Write { position: header.position, offset: scan.end, bytes: vec![0; until - scan.end] });
+            self.mends.push(Write { position: header.position, offset: scan.end, bytes: vec![0; until - scan.end], padding: 0 });
         }
         let mut items: Vec<FooterItem> = Vec::new();
         let mut holes = Vec::new();

@@ -139,9 +139,9 @@ impl Core {
             if first != header.first {
                 let position = header.position;
                 let bytes = encode_header(&ExtentHeader { first, ..header }).to_vec();
-                self.mends.push(Write { position, offset: 0, bytes });
+                self.mends.push(Write { position, offset: 0, bytes, padding: 0 });
                 // What it begins with must not be taken for the end of something else.
-                self.mends.extend(orphan.map(|(offset, bytes)| Write { position, offset, bytes }));
+                self.mends.extend(orphan.map(|(offset, bytes)| Write { position, offset, bytes, padding: 0 }));
             }
         }
     }
