@@ -9,6 +9,7 @@ use spillgate_config::plan::{DatabasePlan, Driver, Shed};
 use spillgate_connector::Database;
 use spillgate_telemetry::DatabaseMetrics;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::breaker::DatabaseBreakers;
 use crate::seats::{Health, SeatCounts, SeatLimits, Seats};
@@ -44,16 +45,18 @@ pub struct DatabaseStatus {
 }
 
 impl LiveDatabase {
+    /// `began`: since when moments are counted that pages show.
     pub(crate) fn new(
         plan: &DatabasePlan,
         connector: Arc<dyn Database>,
         breakers: Arc<DatabaseBreakers>,
         metrics: Arc<DatabaseMetrics>,
         answered: Arc<Notify>,
+        began: Instant,
     ) -> Self {
         let limits = SeatLimits { pool: pool_of(plan), idle: plan.idle };
         let guard = connector.read_only_guard();
-        let seats = Seats::new(connector, limits, metrics, answered);
+        let seats = Seats::new(connector, limits, metrics, answered, began);
         LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: RetryBudget::default() }
     }
     /// As configured.

@@ -56,9 +56,10 @@ pub(crate) fn start(
 ) -> Result<Arc<Inner>, Vec<String>> {
     let durability = Durability::default();
     let breakers = Breakers::new(durability.answered.clone());
-    let live = build(plan, &make_database, &telemetry, &durability, &breakers, None)?;
+    let started = std::time::Instant::now();
+    let live = build(plan, &make_database, &telemetry, &durability, &breakers, started, None)?;
     let inner = Arc::new(Inner {
-        started: std::time::Instant::now(),
+        started,
         live: ArcSwap::from_pointee(live),
         memory: Arc::default(),
         cache: Cache::new(telemetry.process().cache.clone()),
@@ -81,7 +82,8 @@ impl Inner {
     pub(crate) fn apply(&self, plan: Arc<Plan>) -> Result<(), Vec<String>> {
         let _one_at_a_time = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
-        let live = Arc::new(build(plan, &self.make_database, &self.telemetry, &self.durability, &self.breakers, Some(&before))?);
+        let (make, telemetry, durability) = (&self.make_database, &self.telemetry, &self.durability);
+        let live = Arc::new(build(plan, make, telemetry, durability, &self.breakers, self.started, Some(&before))?);
         self.live.store(live.clone());
         for old in &before.databases {
             if !live.databases.iter().any(|kept| Arc::ptr_eq(kept, old)) {
@@ -114,6 +116,7 @@ fn build(
     telemetry: &Telemetry,
     durability: &Durability,
     breakers_of_all: &Arc<Breakers>,
+    started: std::time::Instant,
     before: Option<&Live>,
 ) -> Result<Live, Vec<String>> {
     let mut faults = Vec::new();
@@ -128,7 +131,8 @@ fn build(
                     let known = before.and_then(|live| live.databases.iter().find(|database| database.reaches(wanted)));
                     let breakers = known.map(|database| database.breakers.clone());
                     let breakers = breakers.unwrap_or_else(|| DatabaseBreakers::new(breakers_of_all, &wanted.name, telemetry));
-                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, breakers, metrics, durability.answered.clone())));
+                    let answered = durability.answered.clone();
+                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, breakers, metrics, answered, started.into())));
                 }
                 Err(problem) => faults.push(format!("database {}: {problem}", wanted.name)),
             },

@@ -109,10 +109,17 @@ enum Turn {
 }
 
 impl Seats {
-    pub(crate) fn new(database: Arc<dyn Database>, limits: SeatLimits, metrics: Arc<DatabaseMetrics>, answered: Arc<Notify>) -> Arc<Self> {
+    /// `began`: when the clock of the fair order began.
+    pub(crate) fn new(
+        database: Arc<dyn Database>,
+        limits: SeatLimits,
+        metrics: Arc<DatabaseMetrics>,
+        answered: Arc<Notify>,
+        began: Instant,
+    ) -> Arc<Self> {
         metrics.seats.set(u64::from(limits.pool.max));
         metrics.seat_limit.set(u64::from(limits.pool.max));
-        let state = Mutex::new(State::new(&limits));
+        let state = Mutex::new(State::new(&limits, began));
         Arc::new(Seats { database, limits, state, flows: Flows::default(), metrics, answered })
     }
 
@@ -153,8 +160,12 @@ impl Seats {
         self.acquire(access, purpose, notes).await
     }
 
-    /// Whether a call would be refused its seat for want of time or room, and what it would be told. Nothing is changed.
+    /// Whether a call would be refused its seat for want of time or room, and what it would be told. Nothing is changed. While nobody
+    /// waits, that is left to the seat itself.
     pub(crate) fn foresee(&self, purpose: &Purpose<'_>) -> Option<Refusal> {
+        if self.metrics.waiting.value() == 0 {
+            return None;
+        }
         let refusal = {
             let state = self.lock();
             let (asking, now) = (purpose.asking(|moment| state.at(moment)), state.at(Instant::now()));

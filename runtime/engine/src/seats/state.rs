@@ -15,7 +15,7 @@ use crate::verdict::{Cause, Failed};
 pub(super) struct State {
     /// Who may hold a seat. A seat counts there until its session is back or gone: as long as its end is not known, too.
     pub(super) fair: FairSeats,
-    /// When its clock began.
+    /// When its clock began: with the engine.
     began: Instant,
     pub(super) line: Line,
     /// Somebody looks at the line from time to time.
@@ -55,10 +55,10 @@ pub(super) enum Got {
 }
 
 impl State {
-    pub(super) fn new(limits: &SeatLimits) -> Self {
+    pub(super) fn new(limits: &SeatLimits, began: Instant) -> Self {
         State {
             fair: FairSeats::new(limits.pool),
-            began: Instant::now(),
+            began,
             line: Line::default(),
             is_watched: false,
             in_use: 0,

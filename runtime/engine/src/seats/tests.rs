@@ -124,7 +124,7 @@ impl Rig {
         let count = |number: usize| u32::try_from(number).expect("a small number");
         let pool = Pool { max: count(max), fast_only: 0, floor: 4, adaptive: true };
         let limits = SeatLimits { pool, idle: Duration::from_secs(60) };
-        let seats = Seats::new(Arc::new(Scripted(script.clone())), limits, telemetry.database_metrics("d"), Arc::default());
+        let seats = Seats::new(Arc::new(Scripted(script.clone())), limits, telemetry.database_metrics("d"), Arc::default(), Instant::now());
         let share = Share { weight: 1, reserved: 0, limit: count(max), line: count(line) };
         Rig { script, seats, tenant: "t".into(), flow: FlowSeats::new(&"f".into()), share }
     }

@@ -192,6 +192,7 @@ async fn a_call_that_cannot_be_done_in_time_is_refused_at_once() {
     let rig = Rig::new(1, 4);
     rig.flow.held(Duration::from_secs(2), Instant::now());
     let _held = rig.read().await;
+    let _in_line = rig.in_line("a").await;
     let purpose = Purpose { deadline: Instant::now() + Duration::from_millis(20), ..rig.purpose() };
     let began = Instant::now();
     for _ in 0..3 {
