@@ -71,7 +71,8 @@ fn frozen_link(rig: Rig) {
     let stuck = stuck.replace("\"quick\"", "\"stuck\"").replace("/quick", "/stuck").replace("\"10s\"", "\"2s\"");
     let [quick, _] = good.flows("good");
     let sections = [
-        rig.database("main", "pool = { max = 2 }"),
+        // A statement whose end nobody confirms keeps its seat until the database's own limit must have ended it.
+        rig.database("main", "pool = { max = 2 }").replace("\"60s\"", "\"3s\""),
         good.database("good", "pool = { max = 4 }"),
         tenant("agents", "agent", ""),
         tenant("office", "interactive", ""),
