@@ -8,6 +8,8 @@ use super::order::{FAST, SLOW};
 /// A call whose estimate is above this is slow; so is one that has held its seat for longer.
 pub(super) const SLOW_FROM: Duration = Duration::from_millis(250);
 
+const UNKNOWN_HOLD: Duration = Duration::from_millis(10);
+
 /// A held seat.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -33,8 +35,9 @@ pub(super) struct Seated {
     /// By speed.
     held: [u32; 2],
     of_control: u32,
-    /// Mean hold time by speed.
+    /// Mean hold time by speed, and what was expected of the last call.
     hold: [Option<Duration>; 2],
+    expected: [Option<Duration>; 2],
     /// When a seat was last known to be free, by speed: it came back, or was given away.
     pub(super) moved: [Duration; 2],
 }
@@ -48,6 +51,7 @@ impl Seated {
             held: [0; 2],
             of_control: 0,
             hold: [None; 2],
+            expected: [None; 2],
             moved: [Duration::ZERO; 2],
         }
     }
@@ -55,6 +59,10 @@ impl Seated {
         let speed = usize::from(running.slow);
         self.held[speed] += 1;
         self.moved[speed] = running.granted;
+        if running.usual.is_some() {
+            // What is expected of it is the best that is known until the first one comes back.
+            self.expected[speed] = Some(running.charged);
+        }
         self.of_control += u32::from(running.class == Class::Control);
         let place = self.free.pop().unwrap_or(self.places.len());
         if place == self.places.len() {
@@ -101,8 +109,12 @@ impl Seated {
     pub(super) fn of_control(&self) -> u32 {
         self.of_control
     }
-    /// How long a seat is held.
+    /// How long a seat is held; before the first one came back, so little that nobody is refused for a guess.
     pub(super) fn hold(&self, speed: usize) -> Duration {
-        self.hold[speed].unwrap_or(if speed == FAST { Duration::from_millis(10) } else { SLOW_FROM })
+        self.hold[speed].or(self.expected[speed]).unwrap_or(UNKNOWN_HOLD)
+    }
+    /// What a call is charged that is not yet measured.
+    pub(super) fn charge_of_unmeasured(&self) -> Duration {
+        self.hold[SLOW].unwrap_or(SLOW_FROM)
     }
 }

@@ -107,7 +107,7 @@ impl FairSeats {
     /// A call gets a seat, and its queue is charged what it is expected to hold.
     pub(super) fn seat(&mut self, place: usize, class: Class, estimate: Option<Estimate>, now: Duration) -> Held {
         let slow = is_slow(estimate);
-        let charged = estimate.map_or_else(|| self.seated.hold(SLOW), |estimate| estimate.hold);
+        let charged = estimate.map_or_else(|| self.seated.charge_of_unmeasured(), |estimate| estimate.hold);
         let clock = &mut self.clocks[class as usize];
         let tenant = self.tenants.get(place);
         let weight = tenant.share.weight;

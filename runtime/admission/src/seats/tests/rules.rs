@@ -409,6 +409,14 @@ fn one_seat_within_reach_is_for_any_call() {
 }
 
 #[test]
+fn nobody_is_refused_for_a_guess() {
+    let mut rig = Rig::new(pool(1));
+    rig.deadline = ms(100);
+    let _held = rig.held("t", None);
+    assert!(matches!(rig.ask("u", None), Asked::Wait(_)), "nothing was measured yet");
+}
+
+#[test]
 fn an_idle_night_is_no_stall() {
     let mut rig = Rig::new(pool(16));
     rig.deadline = s(5);
