@@ -7,7 +7,7 @@ use spillgate_test_support::client::{get, post};
 use spillgate_test_support::durable::STORE;
 use spillgate_test_support::load::{Agents, Crowd, Pause, Samples, address};
 use spillgate_test_support::rig::{Rig, flow};
-use spillgate_test_support::server::{Server, folder};
+use spillgate_test_support::server::Server;
 
 use crate::crowds::interactive;
 use crate::scene::{key, play, serve, tenant, turn};
@@ -123,8 +123,7 @@ fn queued(sql: &str) -> String {
 #[test]
 fn promise_5_a_full_queue_with_all_its_workers_busy_moves_no_direct_call() {
     let _turn = turn();
-    let folder = folder("full-queue");
-    let rig = Rig::sqlite(&folder, Duration::from_secs(1), 6);
+    let rig = Rig::postgres(Duration::from_secs(1));
     let sections = [
         STORE.to_owned(),
         "[queue.work]\nitems = 1_000\nworkers = 16\n".to_owned(),
@@ -133,7 +132,7 @@ fn promise_5_a_full_queue_with_all_its_workers_busy_moves_no_direct_call() {
         tenant("office", "interactive", ""),
     ];
     let [quick, _] = rig.flows("main");
-    let server = serve(&sections, &[quick, ("later.toml", queued("UPDATE turns SET taken = taken + 1"))]);
+    let server = serve(&sections, &[quick, ("later.toml", queued("SELECT pg_sleep(1)::text AS slept"))]);
     server.wait_for_durable();
     let agents = agents(&server, post("/api/later", &key("agents"), "{}"), 16);
     server.wait_for("a full queue", |server| (server.post(&key("agents"), "/api/later", "{}").status == 429).then_some(()));
@@ -143,6 +142,4 @@ fn promise_5_a_full_queue_with_all_its_workers_busy_moves_no_direct_call() {
     println!("office {office}; agents {agents}");
     assert!(agents.refused("queue_full") > 0, "{agents}");
     assert_unmoved(&office);
-    drop(server);
-    let _left_behind = std::fs::remove_dir_all(&folder);
 }
