@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(100);
 const MEMORY: (f64, f64) = (0.5, 2.0);
 /// Less than so much is no evidence (connection-seconds).
 const FORGOTTEN: f64 = 1e-4;
+/// So many answers are evidence, too.
+const ANSWERS: f64 = 3.0;
 /// Calls that are shorter count as so long: what scheduling adds to them is no illness of the database.
 const LEAST_USUAL: Duration = Duration::from_millis(5);
 /// So many times slower than usual: the limit is lowered; it rises again below the second.
@@ -37,6 +39,8 @@ pub(super) struct Evidence {
     earned: f64,
     /// What its calls usually hold, smoothed.
     usual: f64,
+    /// Calls that were answered.
+    answers: f64,
 }
 
 impl Evidence {
@@ -55,20 +59,24 @@ impl Evidence {
     /// A counted call was answered: it has earned the rest.
     pub(super) fn answered(&mut self, running: &Running) {
         let Some(usual) = running.usual else { return };
+        self.answers += 1.0;
         self.earned += usual.saturating_sub(running.counted.saturating_sub(running.began)).as_secs_f64();
         self.usual += (usual.as_secs_f64() - self.usual) / 8.0;
     }
     fn fade(&mut self, elapsed: f64) {
         let kept = (-elapsed / self.usual.clamp(MEMORY.0, MEMORY.1)).exp();
         (self.held, self.earned) = (self.held * kept, self.earned * kept);
+        self.answers *= kept;
         if self.held < FORGOTTEN {
             (self.held, self.earned) = (0.0, 0.0);
         }
     }
     /// How many times slower than usual, if enough was seen.
     fn slowdown(&self) -> Option<f64> {
-        let enough = self.held > (2.0 * self.usual).max(0.05);
-        enough.then(|| self.held / self.earned.max(1e-6))
+        let held_enough = self.held > (2.0 * self.usual).max(0.05);
+        // Quick calls hold next to nothing, and are the best witnesses of a database that is well.
+        let answered_enough = self.answers > ANSWERS;
+        (held_enough || answered_enough).then(|| self.held / self.earned.max(1e-6))
     }
 }
 
