@@ -94,6 +94,18 @@ fn promise_5_a_tenant_whose_own_statements_hang_takes_no_seats_from_those_who_ar
 }
 
 #[test]
+fn promise_5_one_quick_tenant_is_witness_enough_against_one_whose_statements_wait_for_each_other() {
+    let pool = pool(8);
+    let stuck = callers(&pool, "stuck", ms(150), Pace::Callers(40));
+    let quick = callers(&pool, "quick", ms(1), Pace::Every(ms(50)));
+    let slowness = |kind: usize, now: Duration, _| if kind == 0 && now >= s(20) { 8.0 } else { 1.0 };
+    let world = World::new(pool, vec![stuck, quick]).slowed(slowness).play(s(60));
+    assert!(world.samples.iter().all(|(_, _, limit)| *limit == 8));
+    assert_eq!((world.told[1].refusals(), world.told[1].timed_out), (0, 0));
+    assert!(world.told[1].longest_wait() <= ms(5), "{:?}", world.told[1].longest_wait());
+}
+
+#[test]
 fn promise_6_at_ten_times_the_load_as_much_is_done_as_at_the_best() {
     let pool = pool(16);
     // Eight tenants; 16 seats do 800 such calls a second.
