@@ -6,38 +6,45 @@
 
 use std::time::Duration;
 
-use spillgate_test_support::load::address;
+use spillgate_test_support::load::{Samples, address};
 use spillgate_test_support::storm::{AS_THEY_COME, Course, Limits, NO_LIMITS, Pace, Storm, TASKS_PER_SECOND};
 
+use crate::crowds::interactive;
 use crate::scene::{serve, tenant, turn};
 
 const SEATS: u32 = 8;
 const HEALING: Duration = Duration::from_secs(5);
 const LOOKED_AT: Duration = Duration::from_secs(2);
 
-fn storm(table: &str, limits: Limits) -> Storm {
+/// What became of the storm, and of a tenant beside it.
+fn storm(table: &str, limits: Limits) -> (Storm, Samples) {
     let _turn = turn();
     let pace = Pace::new(table);
     let rig = pace.rig();
     let pool = format!("{}pool = {{ max = {SEATS}{} }}", limits.database, limits.pool);
-    let server = serve(&[rig.database("main", &pool), tenant("agents", "agent", limits.tenant)], &rig.flows("main"));
+    let sections = [rig.database("main", &pool), tenant("agents", "agent", limits.tenant), tenant("office", "interactive", "")];
+    let server = serve(&sections, &rig.flows("main"));
+    let office = interactive(&server, "office", 10.0);
     let course = Course { calm: Duration::from_secs(2), brown_out: Duration::from_secs(5), after: HEALING + LOOKED_AT };
     let storm = pace.play(address(&server.flows), &course);
     assert!(storm.before() > 0.8 * TASKS_PER_SECOND, "{} tasks a second before it: {storm}", storm.before());
-    println!("{table}: {:.1}/s before; {storm}", storm.before());
-    storm
+    let office = office.end();
+    println!("{table}: {:.1}/s before; {storm}; office {office}", storm.before());
+    (storm, office)
 }
 
 #[test]
 fn promise_5_a_retry_storm_ends_when_the_database_heals() {
-    let storm = storm("pace_healing", AS_THEY_COME);
+    let (storm, office) = storm("pace_healing", AS_THEY_COME);
+    assert_eq!(office.well(), office.len(), "no refusal, no error: {office}");
+    assert!(office.latency(900) < Duration::from_millis(300), "nobody else waited for it: {office}");
     let after = storm.after(HEALING, HEALING + LOOKED_AT);
     assert!(after > 0.8 * storm.before(), "five seconds after healing {after} tasks a second, {} before: {storm}", storm.before());
 }
 
 #[test]
 fn a_retry_storm_without_limits_does_not_end() {
-    let storm = storm("pace_without_limits", NO_LIMITS);
+    let (storm, _) = storm("pace_without_limits", NO_LIMITS);
     let after = storm.after(HEALING, HEALING + LOOKED_AT);
     assert!(after < 0.5 * storm.before(), "the scene has no power: {after} tasks a second, {} before: {storm}", storm.before());
 }
