@@ -16,6 +16,8 @@ use crate::{names, unpoisoned};
 
 /// Most pairs of queue and tenant that have series of their own, and most scheduled flows.
 pub const LANE_SERIES: usize = 2_000;
+/// Queue and tenant.
+pub(crate) type LaneLabels = (Arc<str>, Arc<str>);
 /// What the head of a lane waits for that nobody serves.
 const UNSERVED: &str = "configuration";
 /// Buckets of a histogram: bounds in microseconds, and one for what is longer.
@@ -81,7 +83,7 @@ pub struct DurableMetrics {
     pub(crate) disk_low: Counter,
     pub(crate) parked: Counter,
     ticks: Mutex<BTreeMap<Box<str>, [u64; Tick::ALL.len()]>>,
-    waits: Mutex<BTreeMap<(Arc<str>, Arc<str>), Arc<Histogram>>>,
+    waits: Mutex<BTreeMap<LaneLabels, Arc<Histogram>>>,
     pub(crate) told: Told,
 }
 
@@ -139,7 +141,7 @@ impl DurableMetrics {
         waits.entry(lane).or_default().record(time);
     }
     /// Times of [`DurableMetrics::waited`] by queue and tenant.
-    pub(crate) fn waits(&self) -> Vec<((Arc<str>, Arc<str>), Arc<Histogram>)> {
+    pub(crate) fn waits(&self) -> Vec<(LaneLabels, Arc<Histogram>)> {
         unpoisoned(self.waits.lock()).iter().map(|(lane, times)| (lane.clone(), times.clone())).collect()
     }
     /// Leases that ran out before their work ended.

@@ -99,13 +99,16 @@ pub struct Telemetry {
     inner: Arc<Inner>,
 }
 
+/// Database and flow.
+type BreakerLabels = (Box<str>, Box<str>);
+
 struct Inner {
     version: &'static str,
     process: ProcessMetrics,
     durable: DurableMetrics,
     calls: calls::CallSeries,
     databases: Mutex<BTreeMap<Box<str>, Arc<DatabaseMetrics>>>,
-    breakers: Mutex<BTreeMap<(Box<str>, Box<str>), Arc<BreakerMetrics>>>,
+    breakers: Mutex<BTreeMap<BreakerLabels, Arc<BreakerMetrics>>>,
     access: Option<LineWriter>,
     log: Option<LineWriter>,
     spans: Option<Spans>,

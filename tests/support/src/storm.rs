@@ -123,8 +123,8 @@ impl Storm {
         const SPAN: Duration = Duration::from_secs(2);
         let enough = 0.95 * self.before();
         let steps = (self.end - self.healed).saturating_sub(SPAN).as_millis() / STEP.as_millis();
-        let moments = (0..=u32::try_from(steps).expect("a short scene")).map(|step| STEP * step);
-        let last_bad = moments.filter(|at| self.after(*at, *at + SPAN) < enough).last();
+        let mut moments = (0..=u32::try_from(steps).expect("a short scene")).map(|step| STEP * step);
+        let last_bad = moments.rfind(|at| self.after(*at, *at + SPAN) < enough);
         last_bad.map_or(Duration::ZERO, |at| at + STEP)
     }
 }

@@ -37,10 +37,13 @@ impl FlowSeats {
     }
 }
 
+/// With the version of the flow's file.
+type Versioned = (u64, Arc<FlowSeats>);
+
 /// Flows that use a database, by name. One whose file changed is another flow: it is measured anew.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    known: Mutex<HashMap<Arc<str>, (u64, Arc<FlowSeats>)>>,
+    known: Mutex<HashMap<Arc<str>, Versioned>>,
 }
 
 impl Flows {
