@@ -61,6 +61,12 @@ async fn promise_5_a_tenant_never_holds_more_than_its_share_and_leaves_the_rest(
     let fair = world.engine.live().databases[0].status().fair;
     let of_one: Vec<_> = fair.tenants.iter().filter(|of| &*of.tenant == "one").map(|of| (of.held, of.waiting)).collect();
     assert_eq!((fair.in_use, of_one), (2, vec![(2, 28)]));
+    world.engine.publish_seats();
+    let metrics = world.faults.metrics();
+    for (name, value) in [("spillgate_database_tenant_seats", 2), ("spillgate_database_tenant_waiting", 28)] {
+        let line = format!("{name}{{database=\"main\",tenant=\"one\"}} {value}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
     world.faults.reads_go.notify_one();
     world.faults.reads_go.notify_one();
     let calls = patiently("the flood", async {
@@ -71,6 +77,8 @@ async fn promise_5_a_tenant_never_holds_more_than_its_share_and_leaves_the_rest(
         ended
     });
     assert_eq!(calls.await, 30);
+    let waits = "spillgate_database_tenant_wait_seconds_count{database=\"main\",tenant=\"one\"} 28\n";
+    assert!(world.faults.metrics().contains(waits), "{waits}");
     assert_eq!((world.seats().in_use, world.seats().waiting), (0, 0));
 }
 
@@ -93,8 +101,10 @@ async fn a_full_line_refuses_the_youngest_and_says_when_to_come_back() {
     for refused in [foreseen, refused] {
         assert_eq!((refused.code, refused.retryable), (Code::Overloaded, true), "{}", refused.detail);
         assert!(refused.retry_after.is_some_and(|wait| wait >= Duration::from_millis(50)));
-        assert_eq!(refused.policy.map(|policy| (policy.limit, policy.used)), Some((1, 1)));
+        assert_eq!(refused.policy.as_ref().map(|policy| (policy.limit, policy.used)), Some((1, 1)));
     }
+    let counted = "spillgate_database_seats_refused_total{database=\"main\",tenant=\"one\",why=\"line_full\"} 2\n";
+    assert!(world.faults.metrics().contains(counted), "{counted}");
     assert!(world.engine.expects(&live, 1, 0, deadline).is_none(), "another tenant has a line of its own");
     world.faults.reads_go.notify_one();
     for call in [holder, in_line] {

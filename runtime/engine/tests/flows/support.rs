@@ -97,6 +97,8 @@ pub(crate) struct Faults {
     pub(crate) reads_wait: AtomicUsize,
     pub(crate) reads_go: tokio::sync::Notify,
     pub(crate) connects_hang: AtomicBool,
+    /// What the last engine that was started with these counts.
+    counted: Mutex<Option<Telemetry>>,
 }
 
 /// What can happen at a commit.
@@ -119,6 +121,10 @@ impl Faults {
     /// Whether every fault that was planned for a commit has come.
     pub(crate) fn commits_reached(&self) -> bool {
         self.next_commits.lock().expect("not poisoned").is_empty()
+    }
+    /// The metrics page of the engine.
+    pub(crate) fn metrics(&self) -> String {
+        self.counted.lock().expect("not poisoned").as_ref().expect("an engine was started").render_metrics()
     }
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
@@ -197,6 +203,7 @@ impl World {
 /// A second engine over the same files.
 pub(crate) fn start(folder: &Path, faults: &Arc<Faults>, cursor_key: [u8; 32]) -> Engine {
     let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to open");
+    *faults.counted.lock().expect("not poisoned") = Some(telemetry.clone());
     Engine::start(Arc::new(load(folder)), connectors(faults), telemetry, cursor_key).expect("the plan can be built")
 }
 

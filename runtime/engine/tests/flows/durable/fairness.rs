@@ -40,4 +40,9 @@ fn e5_a_burst_of_800_items_does_not_hold_up_another_tenants_only_one() {
     assert_eq!(life.end(only).0, JobState::Succeeded);
     let turn = ground.count("SELECT KIND FROM ITEM WHERE ID = 1000") - before;
     assert!(turn < 20, "{turn} items of the burst went first");
+    let counted = |tenant: &str| format!("spillgate_queue_wait_seconds_count{{queue=\"work\",tenant=\"{tenant}\"}} ");
+    life.until("waits of both are counted", || {
+        let metrics = life.faults.metrics();
+        metrics.contains(&format!("{}1\n", counted("two"))) && metrics.contains(&counted("one"))
+    });
 }
