@@ -81,8 +81,9 @@ impl Window {
 
 /// The number of a time: how many slots of this length fit before it, as far as there are bits for it.
 fn number(span: Duration, now: Duration) -> u64 {
-    let slot = (span.as_nanos() / SLOTS as u128).max(1);
-    u64::try_from((now.as_nanos() / slot) & u128::from(NUMBERS)).unwrap_or(0)
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let slot = (nanoseconds(span) / SLOTS as u64).max(1);
+    (nanoseconds(now) / slot) & NUMBERS
 }
 
 fn packed(number: u64, counts: Counts) -> u64 {

@@ -46,11 +46,13 @@ pub(crate) struct Breakers {
     answered: Arc<Notify>,
 }
 
+/// With the version of the flow: one whose file was mended is another flow.
+type Versioned = (u64, Arc<LiveBreaker>);
+
 /// The breakers of one database: its own, and one for each flow that uses it.
 pub(crate) struct DatabaseBreakers {
     pub(crate) own: Arc<LiveBreaker>,
-    /// With the version of the flow: one whose file was mended is another flow.
-    flows: Mutex<HashMap<Arc<str>, (u64, Arc<LiveBreaker>)>>,
+    flows: Mutex<HashMap<Arc<str>, Versioned>>,
     telemetry: Telemetry,
 }
 
@@ -94,7 +96,10 @@ impl Breakers {
         Arc::new(Breakers { began: Instant::now(), moved: Arc::default(), answered })
     }
     pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.at(Instant::now())
+    }
+    fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.began)
     }
 }
 
@@ -145,17 +150,18 @@ impl LiveBreaker {
         BreakerView { database: self.database.clone(), flow: self.flow.clone(), plan: plan.copied(), status, moves }
     }
 
-    fn enter(&self, limits: &BreakerLimits) -> Result<Pass, Box<Refusal>> {
-        let pass = self.breaker.enter(limits, self.all.now()).map_err(|shut| Box::new(self.refusal(shut)))?;
+    fn enter(&self, limits: &BreakerLimits, at: Instant) -> Result<Pass, Box<Refusal>> {
+        let now = self.all.at(at);
+        let pass = self.breaker.enter(limits, now).map_err(|shut| Box::new(self.refusal(shut)))?;
         if pass.half_opened {
-            let outage = self.breaker.status(limits, self.all.now()).outage.map_or(Duration::ZERO, |outage| outage.lasted);
+            let outage = self.breaker.status(limits, now).outage.map_or(Duration::ZERO, |outage| outage.lasted);
             self.moved(Moved { to: BreakerState::HalfOpen, outage }, limits);
         }
         Ok(pass)
     }
 
-    fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits) {
-        if let Some(moved) = self.breaker.told(pass, said, limits, self.all.now()) {
+    fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits, at: Instant) {
+        if let Some(moved) = self.breaker.told(pass, said, limits, self.all.at(at)) {
             self.moved(moved, limits);
         }
     }

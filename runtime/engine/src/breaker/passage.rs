@@ -66,9 +66,9 @@ impl<'a> Passage<'a> {
     ) -> Fallible<Self> {
         let (began, waited) = (Instant::now(), notes.waited());
         let mut passage = Passage { database: None, flow: None, began, waited, notes: Some(notes), deadline, enough: patience / 2 };
-        passage.database = Half::of(database)?;
+        passage.database = Half::of(database, began)?;
         // Refused here, it gives its place at the database's back by drop.
-        passage.flow = flow.map_or(Ok(None), Half::of)?;
+        passage.flow = flow.map_or(Ok(None), |flow| Half::of(flow, began))?;
         Ok(passage)
     }
 
@@ -115,9 +115,10 @@ impl<'a> Passage<'a> {
             Verdict::Flow => (Said::Nothing, Said::Ill),
             Verdict::Nobody => (Said::Nothing, Said::Nothing),
         };
+        let now = Instant::now();
         for (half, said) in [(self.database.take(), database), (self.flow.take(), flow)] {
             if let Some(Half { breaker, limits, pass }) = half {
-                breaker.told(pass, said, &limits);
+                breaker.told(pass, said, &limits, now);
             }
         }
     }
@@ -147,10 +148,10 @@ impl Drop for Passage<'_> {
 }
 
 impl<'a> Half<'a> {
-    fn of((breaker, plan): Asked<'a>) -> Fallible<Option<Self>> {
+    fn of((breaker, plan): Asked<'a>, now: Instant) -> Fallible<Option<Self>> {
         let Some(plan) = plan else { return Ok(None) };
         let limits = limits(plan);
-        match breaker.enter(&limits) {
+        match breaker.enter(&limits, now) {
             Ok(pass) => Ok(Some(Half { breaker: Cow::Borrowed(breaker), limits, pass })),
             Err(refusal) => Err(Failed::refused(*refusal)),
         }

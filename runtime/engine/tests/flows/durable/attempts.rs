@@ -3,12 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use spillgate_admission::BreakerState;
 use spillgate_connector::Failure;
 use spillgate_engine::HeldBy;
+use spillgate_model::Code;
 use spillgate_queue::{JobState, Waits};
 
 use super::rig::{BOOK, Ground, LOOK, QUEUE};
-use crate::support::{CommitFault, ENDLESS};
+use crate::support::{CommitFault, ENDLESS, Settings};
 
 #[test]
 fn what_passes_is_tried_again_and_counted() {
@@ -88,6 +90,37 @@ fn a_database_that_is_down_uses_up_no_attempt_and_its_lane_waits() {
         assert_eq!(life.store().job(job).expect("it is kept").attempts, 1);
     }
     life.until("nothing is held back", || !held());
+}
+
+#[test]
+fn a_lane_behind_an_open_breaker_waits_uncounted_and_its_item_may_be_the_probe() {
+    let now = LOOK.replace("[[step]]\nqueue = \"work\"\n", "").replace("look", "now");
+    let pool = "{ max = 8 }\nbreaker = { min_calls = 3, cool_down = \"1s\" }";
+    let ground = Ground::with(Settings { pool: Some(pool), more: QUEUE.to_owned(), ..Settings::default() }, &[LOOK, &now]);
+    let life = ground.start();
+    *life.faults.all_reads.lock().expect("not poisoned") = Some(Failure::LinkLost);
+    (0..3).for_each(|_| drop(life.refusal("one", "now", r#"{"id": 7}"#)));
+    *life.faults.all_reads.lock().expect("not poisoned") = None;
+    assert_eq!(life.refusal("one", "now", r#"{"id": 7}"#).code, Code::BreakerOpen);
+    let reads = life.faults.reads();
+    let job = life.append("look", r#"{"id": 7}"#);
+    life.until("the lane is held back", || life.engine.held_lanes().iter().any(|held| held.by == HeldBy::Database));
+    assert_eq!(life.faults.reads(), reads, "nothing is sent");
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!((life.store().job(job).expect("it is kept").attempts, life.faults.reads()), (1, reads + 1));
+    let moves: Vec<_> = life.engine.breakers()[0].moves.iter().map(|moved| moved.to).collect();
+    assert_eq!(moves, [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed]);
+}
+
+#[test]
+fn what_the_queue_tries_again_is_not_tried_again_within_an_attempt() {
+    let eager = BOOK.replace("max_affected = 1\n", "max_affected = 1\nretry = { attempts = 5, backoff = \"1ms\" }\n");
+    let ground = Ground::new(QUEUE, &[&eager]);
+    let life = ground.start();
+    life.faults.next_writes.lock().expect("not poisoned").extend([Failure::Passing, Failure::Passing, Failure::Passing]);
+    let job = life.append("book", r#"{"amount": 3}"#);
+    assert_eq!(life.end(job).0, JobState::Dead);
+    assert_eq!((life.store().job(job).expect("it is kept").attempts, ground.stock()), (3, 0));
 }
 
 /// The same file as `main`, whose statements may take a quarter of a second.
