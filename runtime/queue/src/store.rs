@@ -136,7 +136,7 @@ impl Store {
         let mut core = Core::new(files.store(), files.extents(), 0, wall);
         core.recover(&files, report, wall);
         // Before anybody acts on what was found it must outlive a power cut: a process that was killed leaves writes that are not durable.
-        files.settle(&std::mem::take(&mut core.mends))?;
+        files.settle(&std::mem::take(&mut core.mends), !by_hand)?;
         let (entries, complete_below) = core.take_uncatalogued();
         if files.make_catalog(&entries, complete_below).is_err() {
             // It is behind, and says so with the next that is written.

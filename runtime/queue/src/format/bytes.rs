@@ -16,25 +16,31 @@ impl<'a> Input<'a> {
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
+    #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<&'a [u8], Fault> {
         let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(Fault::Cut)?;
         self.rest = rest;
         Ok(taken)
     }
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Fault::Cut)?;
         self.rest = rest;
         Ok(*taken)
     }
+    #[inline]
     pub(super) fn u8(&mut self) -> Result<u8, Fault> {
         self.array::<1>().map(|[byte]| byte)
     }
+    #[inline]
     pub(super) fn u16(&mut self) -> Result<u16, Fault> {
         self.array().map(u16::from_le_bytes)
     }
+    #[inline]
     pub(super) fn u32(&mut self) -> Result<u32, Fault> {
         self.array().map(u32::from_le_bytes)
     }
+    #[inline]
     pub(super) fn u64(&mut self) -> Result<u64, Fault> {
         self.array().map(u64::from_le_bytes)
     }
@@ -42,6 +48,7 @@ impl<'a> Input<'a> {
         self.array()
     }
     /// Seven bits a byte, lowest first.
+    #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -57,6 +64,7 @@ impl<'a> Input<'a> {
         }
         Err(Fault::Invalid("number"))
     }
+    #[inline]
     pub(super) fn varint_u32(&mut self) -> Result<u32, Fault> {
         u32::try_from(self.varint()?).map_err(|_| Fault::Invalid("length"))
     }

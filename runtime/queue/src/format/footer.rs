@@ -117,11 +117,16 @@ pub(super) fn decode_sealed(end: &[u8], header: &ExtentHeader) -> Result<(Footer
     Ok((Footer { end, earliest_expiry: (expiry != NO_EXPIRY).then_some(expiry), items }, batch))
 }
 
+#[inline]
 fn entry(input: &mut Input<'_>, before: u64) -> Result<FooterItem, Fault> {
     let flags = input.u8()?;
     let offset = input.u16()?;
     let bytes = input.varint_u32()?;
     let sequence = if flags & JUMP != 0 { input.u64()? } else { before.wrapping_add(1) };
+    if flags & !(CLAIMED | JUMP) == 0 {
+        // As most are.
+        return Ok(FooterItem { offset, sequence, bytes, claimed: flags & CLAIMED != 0, keys: Vec::new(), unique: None, origin: None });
+    }
     let Ties { origin, unique, keys } = ties(input, flags)?;
     Ok(FooterItem { offset, sequence, bytes, claimed: flags & CLAIMED != 0, keys, unique, origin })
 }

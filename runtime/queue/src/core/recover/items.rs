@@ -23,7 +23,7 @@ use crate::item::{Hash, Key, Unique};
 use crate::record::{ExtentHeader, Footer, FooterItem, Stream};
 
 /// Most footers are within this.
-const FOOTER_GUESS: usize = 1024;
+const FOOTER_GUESS: usize = 1536;
 
 /// What one extent holds.
 struct Contents {
@@ -200,6 +200,11 @@ impl Core {
     /// An item that has not ended, or is a letter, is there.
     fn recover_live(&mut self, lane: usize, item: &FooterItem, kept: Option<u64>, facts: &mut Facts) {
         let (sequence, bytes) = (item.sequence, u64::from(item.bytes));
+        let is_plain = item.keys.is_empty() && item.unique.is_none() && item.origin.is_none() && !item.claimed && kept.is_none();
+        if is_plain && facts.jobs.is_empty() && facts.letters.is_empty() {
+            // As most are: it waits, and nothing else is known of it.
+            return self.lanes[lane].begin(bytes, record_bytes(0, false));
+        }
         if let Some(mut letter) = facts.letters.remove(&sequence) {
             (letter.bytes, letter.kept) = (bytes, kept);
             self.lanes[lane].letters.insert(sequence, letter);

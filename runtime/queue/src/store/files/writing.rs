@@ -127,11 +127,11 @@ impl Files {
     }
 
     /// At a start: writes what mends it, and makes everything that was read durable.
-    pub(crate) fn settle(&self, mends: &[Write]) -> Result<(), StoreError> {
+    pub(crate) fn settle(&self, mends: &[Write], together: bool) -> Result<(), StoreError> {
         let unsettled = |error: io::Error| unusable("what was found cannot be made durable", &error);
         self.write(mends).map_err(unsettled)?;
-        let files: Vec<_> = self.read_open().values().map(|file| file.file.clone()).collect();
-        files.iter().try_for_each(|file| file.sync()).map_err(unsettled)?;
+        let numbers = self.read_open().keys().copied().collect();
+        self.sync_files(&numbers, together).map_err(unsettled)?;
         match self.disk.remove(FAILED_NAME) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unsettled(error)),
             _ => {}
