@@ -133,7 +133,7 @@ database = "main"
 sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = 1"
 max_affected = 1
 "#;
-    let world = World::with(&Settings { pool: Some("{ max = 8, line = 100 }"), ..Settings::default() }, &[flow]);
+    let world = World::with(&Settings { pool: Some("{ max = 8, line = 100, shed = \"off\" }"), ..Settings::default() }, &[flow]);
     let calls: Vec<_> = (0..50)
         .map(|_| {
             let (engine, call) = (world.engine.clone(), world.call("count", "{}"));
