@@ -13,7 +13,7 @@ const SLOW: Duration = Duration::from_secs(1);
 const SEATS: u32 = 8;
 /// What the agents may hold when nothing is written: two less than there are.
 const AGENT_SEATS: u32 = SEATS - 2;
-const PER_SECOND: f64 = 20.0;
+const PER_SECOND: f64 = 10.0;
 const LOOKS: u32 = 8;
 
 fn pile_up(rig: &Rig) {
