@@ -152,12 +152,15 @@ impl Seats {
         }
     }
 
-    /// A seat with a session opened for it, free ones left alone: the one before turned out to be dead.
-    pub(crate) async fn acquire_fresh(self: &Arc<Self>, access: Access, purpose: Purpose<'_>, notes: &Notes) -> Fallible<Seat> {
-        // They were opened before the link was lost: most likely they are as dead.
-        let dead: Vec<Idle> = self.lock().idle.drain(..).collect();
+    /// The right to open another session for a seat whose own turned out to be dead. Those that are free were opened before the link was
+    /// lost: most likely they are as dead.
+    fn reopen(&self, held: Option<&Held>) -> Fallible<()> {
+        let (dead, may_connect) = {
+            let mut state = self.lock();
+            (std::mem::take(&mut state.idle), state.reopen(held, Instant::now()))
+        };
         drop(dead);
-        self.acquire(access, purpose, notes).await
+        may_connect
     }
 
     /// Whether a call would be refused its seat for want of time or room, and what it would be told. Nothing is changed. While nobody

@@ -53,7 +53,7 @@ pub(crate) struct Seat {
     unsettled: bool,
     in_transaction: bool,
     started: Option<Instant>,
-    /// How long its statements took so far; `None` before the first one was answered, and after one that was not.
+    /// How long what was sent took so far; `None` before the first one was answered, and after one that was not.
     took: Option<Duration>,
 }
 
@@ -89,6 +89,14 @@ impl Seat {
     /// Whether this failure says that the session was lost while it was kept: it had worked before, and was not started anew.
     pub(crate) fn was_lost_in_keeping(&self, error: &DatabaseError) -> bool {
         self.reused && matches!(error.failure, Failure::LinkLost | Failure::Unreachable)
+    }
+
+    /// The same seat with another session, where its own was lost in keeping: it need not stand in line again.
+    pub(crate) async fn reopened(mut self, notes: &Notes) -> Fallible<Seat> {
+        drop(self.session.take());
+        (self.reused, self.started, self.took) = (false, None, None);
+        self.seats.reopen(self.held.as_ref())?;
+        self.connect(notes).await
     }
 
     /// Opens the session.
@@ -161,17 +169,20 @@ impl Seat {
     }
     /// Opens a transaction; until it ends, dropping the seat ends it.
     pub(crate) async fn begin(&mut self) -> Result<(), DatabaseError> {
-        self.unsettled = true;
+        self.start();
         let Some(session) = &mut self.session else { return Err(no_session()) };
         let result = session.begin().await;
         self.in_transaction = result.is_ok();
         self.unsettled = self.in_transaction;
+        // In some databases that waited for the writes of others: the seat was held meanwhile.
+        self.answered(Instant::now(), &result);
         result
     }
     /// Commits.
     pub(crate) async fn commit(&mut self) -> Result<(), DatabaseError> {
         let Some(session) = &mut self.session else { return Err(no_session()) };
         let result = session.commit().await;
+        self.answered(Instant::now(), &result);
         // After a commit that failed nobody knows whether the session is still inside the transaction: it is ended.
         self.settle(result.is_ok());
         result
@@ -206,8 +217,7 @@ impl Seat {
     fn finish<T>(&mut self, started: Instant, result: &Result<T, DatabaseError>) {
         self.unsettled = self.in_transaction;
         let now = Instant::now();
-        let is_answered = !matches!(result, Err(error) if matches!(error.failure, Failure::LinkLost | Failure::Unreachable));
-        self.took = self.started.filter(|_| is_answered).map(|first| now - first);
+        self.answered(now, result);
         let outcome = match result {
             Ok(_) => StatementOutcome::Completed,
             Err(error) => outcome_of(&error.failure),
@@ -218,6 +228,11 @@ impl Seat {
         {
             happened::seat_lost(&self.seats.metrics, &error.internal);
         }
+    }
+    /// How long all that was sent took so far, if the last of it was answered.
+    fn answered<T>(&mut self, now: Instant, result: &Result<T, DatabaseError>) {
+        let is_answered = !matches!(result, Err(error) if matches!(error.failure, Failure::LinkLost | Failure::Unreachable));
+        self.took = self.started.filter(|_| is_answered).map(|first| now - first);
     }
     fn cut_short(&self) {
         let now = Instant::now();

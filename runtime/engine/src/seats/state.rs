@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::line::Line;
 use super::{FIRST_BACK_OFF, LONGEST_BACK_OFF, SeatLimits};
-use crate::verdict::{Cause, Failed};
+use crate::verdict::{Cause, Failed, Fallible};
 
 pub(super) struct State {
     /// Who may hold a seat. A seat counts there until its session is back or gone: as long as its end is not known, too.
@@ -102,6 +102,18 @@ impl State {
         self.in_use += 1;
         self.connecting += 1;
         (Got::Connect, closed)
+    }
+
+    /// The right of a seat that has none any more to open a session.
+    pub(super) fn reopen(&mut self, held: Option<&Held>, now: Instant) -> Fallible<()> {
+        if self.failures > 0 && !self.may_try(now) {
+            return Err(self.unreachable(now));
+        }
+        self.connecting += 1;
+        if let Some(held) = held {
+            self.fair.connecting(held);
+        }
+        Ok(())
     }
 
     /// Keeps a session for the next call.

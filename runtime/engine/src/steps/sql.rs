@@ -120,8 +120,7 @@ pub(super) async fn once(
     let mut seat = passage.seat(seats.acquire(Access::ReadOnly, purpose, context.notes).await)?;
     let result = match seat.read(&bound.statement, &bound.parameters, limits).await {
         Err(error) if seat.was_lost_in_keeping(&error) => {
-            drop(seat);
-            let mut seat = passage.seat(Box::pin(seats.acquire_fresh(Access::ReadOnly, purpose, context.notes)).await)?;
+            let mut seat = passage.seat(Box::pin(seat.reopened(context.notes)).await)?;
             seat.read(&bound.statement, &bound.parameters, limits).await
         }
         result => result,

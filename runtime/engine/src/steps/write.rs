@@ -303,8 +303,7 @@ async fn begun<'a>(context: &Context<'a>, attempt: Attempt, database: usize) -> 
     context.notes.set(Doing::Beginning);
     let result = match seat.begin().await {
         Err(error) if seat.was_lost_in_keeping(&error) => {
-            drop(seat);
-            seat = passage.seat(seats.acquire_fresh(Access::ReadWrite, purpose, context.notes).await)?;
+            seat = passage.seat(seat.reopened(context.notes).await)?;
             context.notes.set(Doing::Beginning);
             seat.begin().await
         }

@@ -143,6 +143,30 @@ async fn b12_a_waiting_statement_holds_up_nobody_else() {
     assert!(all_is_back(&rig));
 }
 
+/// B8: a restart of the database throws nobody out who has a seat.
+#[tokio::test]
+async fn b8_a_call_whose_idle_session_was_lost_keeps_its_seat() {
+    let rig = Rig::new(1, 1);
+    drop(rig.read().await);
+    let mut seat = rig.read().await;
+    let waits = rig.in_line("t").await;
+    let lost = seat.read(&statement("lose"), &[], LIMITS).await.expect_err("it is lost");
+    assert!(seat.was_lost_in_keeping(&lost));
+    let mut seat = seat.reopened(&Notes::default()).await.expect("another session");
+    seat.read(&statement(""), &[], LIMITS).await.expect("it runs");
+    assert!(!waits.is_finished());
+    drop(seat);
+    drop(waits.await.expect("no panic").expect("a seat"));
+    assert_eq!((rig.connects(), rig.script.most_open.load(Ordering::SeqCst), all_is_back(&rig)), (2, 1, true));
+    // While it does not answer, nothing is opened for anybody.
+    let mut seat = rig.read().await;
+    rig.script.down.store(true, Ordering::SeqCst);
+    assert!(seat.read(&statement("lose"), &[], LIMITS).await.is_err());
+    let refused = seat.reopened(&Notes::default()).await.err().expect("it is down");
+    assert_eq!((refused.refusal.code, rig.connects()), (Code::DatabaseUnreachable, 3));
+    assert!(all_is_back(&rig));
+}
+
 #[tokio::test(start_paused = true)]
 async fn those_in_line_are_told_at_once_when_the_last_session_is_gone() {
     let rig = Rig::new(1, 4);
