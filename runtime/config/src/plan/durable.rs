@@ -168,7 +168,7 @@ pub enum System {
     Tenant,
     /// The flow's name.
     Flow,
-    /// `:idempotency_key`: the caller's key; the job id stands in where there is none.
+    /// `:idempotency_key`: the caller's key; a number drawn for the item stands in where there is none.
     Key,
     /// `:job`: the job id.
     Job,

@@ -12,7 +12,7 @@ use spillgate_queue::{Appended, Appending, NewItem, Room, Store};
 use tokio::time::{Instant, timeout_at};
 
 use super::codec::{DEPTH, Writer};
-use super::content::{Begins, Content, Origin};
+use super::content::{Begins, Content, Origin, drawn};
 use super::jobs::Patience;
 use super::room::{self, store_refusal};
 use super::{JobView, fit, jobs};
@@ -127,6 +127,7 @@ pub(crate) fn content_of(call: &Call, begins: Begins, origin: Origin, carried: V
         id: call.flowfile.id.clone(),
         run: call.flowfile.run.clone(),
         key: call.key.clone(),
+        stand_in: call.key.is_none().then(drawn),
         trace: call.trace,
         inputs: fit::inputs_of(flow, &call.flowfile.input),
         carried,

@@ -96,7 +96,7 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     let Ok(_memory) = reserved else {
         return work.hold(lease, interrupted, HeldBy::Memory, Rests::default()).await;
     };
-    let claim = Claim::new(work.store.clone(), lease, call.key.clone(), interrupted);
+    let claim = Claim::new(work.store.clone(), lease, content.record_key(), interrupted);
     if content.origin == Origin::Schedule && live.plan.flows[call.flow].effect == Effect::Read {
         return work.not_made_up_for(claim, &call).await;
     }

@@ -13,7 +13,7 @@ use crate::verdict::{Failed, Fallible};
 pub(crate) struct Claim {
     pub(crate) store: Store,
     lease: Lease,
-    /// The caller's key as it was sent.
+    /// What stands for the work in a record: the caller's key as it was sent, or what was drawn in its place.
     pub(crate) key: Option<Arc<str>>,
     /// A schedule started the run.
     pub(crate) scheduled: bool,

@@ -1,8 +1,10 @@
 //! What an item holds: everything a worker needs to go on where the flow was cut, and nothing of the plan.
 //!
-//! Form, version 1: `[1][kind][origin][depth][flow][tenant][request id][run?][key?][trace?][inputs][carried]`. Numbers, decimals and
-//! bytes come back exactly. Another version, or bytes that are no item, are told apart and never a panic.
+//! Form, version 2: `[2][kind][origin][depth][flow][tenant][request id][run?][key?][stand-in, without key][trace?][inputs][carried]`.
+//! Version 1, without the stand-in, is read too. Numbers, decimals and bytes come back exactly. Another version, or bytes that are no
+//! item, are told apart and never a panic.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use spillgate_model::{Code, Type, Value};
@@ -11,7 +13,8 @@ use spillgate_telemetry::TraceContext;
 use super::codec::{DEPTH, Reader, Unreadable, Writer};
 use crate::steps::Carried;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const WITHOUT_STAND_IN: u8 = 1;
 
 /// Where a run of the item begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,9 @@ pub(crate) struct Content {
     pub(crate) run: Option<Arc<str>>,
     /// `Idempotency-Key` as it was sent.
     pub(crate) key: Option<Arc<str>>,
+    /// Without a key: a number drawn for this work. Job ids would not do: a store that is made anew, or put back from a copy, gives
+    /// them out again, and callers can spell them.
+    pub(crate) stand_in: Option<u128>,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) inputs: Vec<GivenInput>,
     pub(crate) carried: Vec<Carried>,
@@ -76,6 +82,11 @@ pub(crate) enum NoContent {
 pub(crate) struct TooDeep;
 
 impl Content {
+    /// What stands for this work in a flow's `record`: the caller's key, or what was drawn in its place. `None` of an item that has
+    /// neither, as those of version 1.
+    pub(crate) fn record_key(&self) -> Option<Arc<str>> {
+        self.key.clone().or_else(|| self.stand_in.map(|number| format!("job:{number:032x}").into()))
+    }
     /// The bytes of it.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, TooDeep> {
         let mut writer = Writer::default();
@@ -84,6 +95,9 @@ impl Content {
         [&self.flow, &self.tenant, &self.id].into_iter().for_each(|text| writer.text(text));
         writer.optional(self.run.as_deref());
         writer.optional(self.key.as_deref());
+        if self.key.is_none() {
+            writer.fixed(&self.stand_in.unwrap_or_default().to_le_bytes());
+        }
         writer.byte(u8::from(self.trace.is_some()));
         if let Some(trace) = &self.trace {
             writer.fixed(&trace.trace_id.to_le_bytes());
@@ -105,15 +119,22 @@ impl Content {
 
     /// What an item of these bytes holds.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Content, NoContent> {
-        match bytes.first() {
-            Some(&VERSION) => {}
+        let version = match bytes.first() {
+            Some(&(version @ (VERSION | WITHOUT_STAND_IN))) => version,
             Some(&other) => return Err(NoContent::Version(other)),
             None => return Err(NoContent::Unreadable),
-        }
+        };
         let mut reader = Reader { rest: &bytes[1..] };
-        let content = read(&mut reader).map_err(|Unreadable| NoContent::Unreadable)?;
+        let content = read(&mut reader, version).map_err(|Unreadable| NoContent::Unreadable)?;
         if reader.rest.is_empty() { Ok(content) } else { Err(NoContent::Unreadable) }
     }
+}
+
+/// A number nobody else draws, or can guess.
+pub(crate) fn drawn() -> u128 {
+    // Each `RandomState` has keys from the system's source of chance.
+    let chance = RandomState::new();
+    u128::from(chance.hash_one(0_u8)) << 64 | u128::from(chance.hash_one(1_u8))
 }
 
 fn write_carried(writer: &mut Writer, carried: &Carried) -> Result<(), TooDeep> {
@@ -138,7 +159,7 @@ fn write_carried(writer: &mut Writer, carried: &Carried) -> Result<(), TooDeep> 
     Ok(())
 }
 
-fn read(reader: &mut Reader<'_>) -> Result<Content, Unreadable> {
+fn read(reader: &mut Reader<'_>, version: u8) -> Result<Content, Unreadable> {
     let begins = match reader.byte()? {
         0 => Begins::AtStart,
         1 => Begins::BehindCut,
@@ -154,12 +175,14 @@ fn read(reader: &mut Reader<'_>) -> Result<Content, Unreadable> {
     let [flow, tenant, id] = [reader.text()?, reader.text()?, reader.text()?].map(Arc::from);
     let run = reader.optional()?.map(Arc::from);
     let key = reader.optional()?.map(Arc::from);
+    let numbered = key.is_none() && version != WITHOUT_STAND_IN;
+    let stand_in = if numbered { Some(u128::from_le_bytes(reader.fixed()?)) } else { None };
     let trace = if reader.flag()? { Some(trace(reader)?) } else { None };
     let count = reader.count()?;
     let inputs = (0..count).map(|_| input(reader)).collect::<Result<_, _>>()?;
     let count = reader.count()?;
     let carried = (0..count).map(|_| carried(reader)).collect::<Result<_, _>>()?;
-    Ok(Content { begins, origin, depth, flow, tenant, id, run, key, trace, inputs, carried })
+    Ok(Content { begins, origin, depth, flow, tenant, id, run, key, stand_in, trace, inputs, carried })
 }
 
 fn trace(reader: &mut Reader<'_>) -> Result<TraceContext, Unreadable> {

@@ -240,8 +240,9 @@ impl Ticking {
 
     /// Makes the item of the run, born claimed.
     async fn claim(&self, call: Call) -> Result<(Call, Claim), Box<Refusal>> {
-        let content = content_of(&call, Begins::AtStart, Origin::Schedule, Vec::new()).encode();
-        let content = content.map_err(|error| Refusal::new(spillgate_model::Code::Internal, error.to_string()))?;
+        let content = content_of(&call, Begins::AtStart, Origin::Schedule, Vec::new());
+        let key = content.record_key();
+        let content = content.encode().map_err(|error| Refusal::new(spillgate_model::Code::Internal, error.to_string()))?;
         let queued = &self.live.tenants[call.tenant].plan.queued;
         let limits = QueueLimits {
             queue_items: u64::MAX,
@@ -262,7 +263,7 @@ impl Ticking {
             return Err(Refusal::new(spillgate_model::Code::Internal, "The store gave no lease for a claimed item.").into());
         };
         self.store.renew(&lease, LEASE).map_err(|error| super::store_refusal(&error))?;
-        let mut claim = Claim::new(self.store.clone(), lease, None, true);
+        let mut claim = Claim::new(self.store.clone(), lease, key, true);
         (claim.scheduled, claim.watermark) = (true, mark.as_deref().and_then(mark_of).unwrap_or(Value::Null));
         Ok((call, claim))
     }

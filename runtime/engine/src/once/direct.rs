@@ -165,13 +165,14 @@ fn too_late() -> Box<Refusal> {
 /// A durable claim, or the job that has the key.
 async fn append(store: &Store, call: &Call, once: &Once) -> Result<Result<Claim, JobId>, Box<Refusal>> {
     let fault = |why: &str| Refusal::new(Code::Internal, "The call could not be claimed; nothing was written.").internal(why);
-    let content =
-        durable::content_of(call, Begins::AtStart, Origin::Caller, Vec::new()).encode().map_err(|error| fault(&error.to_string()))?;
+    let content = durable::content_of(call, Begins::AtStart, Origin::Caller, Vec::new());
+    let key = content.record_key();
+    let content = content.encode().map_err(|error| fault(&error.to_string()))?;
     let room = room(store, call, content.len() as u64).map_err(|full| durable::full_refusal(&full))?;
     let item = NewItem { content: content.into(), keys: once.keys.clone(), unique: once.unique, claimed: true, ..NewItem::default() };
     let appended = store.append(Appending { room, items: vec![item] }).await.map_err(|error| durable::store_refusal(&error))?;
     match appended.into_iter().next() {
-        Some(Appended::New { lease: Some(lease), .. }) => Ok(Ok(Claim::new(store.clone(), lease, call.key.clone(), true))),
+        Some(Appended::New { lease: Some(lease), .. }) => Ok(Ok(Claim::new(store.clone(), lease, key, true))),
         Some(Appended::Repeat { job }) => Ok(Err(job)),
         Some(Appended::KeyReused { job }) => Err(super::key_reused(job)),
         Some(Appended::UniqueTaken { job, tenant }) => Err(super::unique_taken(job, &tenant, &call.flowfile.tenant)),

@@ -67,10 +67,13 @@ async fn look_into(inner: &Inner, store: &Store, tenant: &str, leased: Leased) {
     let Leased { lease, content, .. } = leased;
     let call = Content::decode(&content)
         .map_err(|error| error.to_string())
-        .and_then(|content| durable::call_of(&content, &live).map_err(|misfit| misfit.to_string()));
+        .and_then(|content| {
+            let call = durable::call_of(&content, &live).map_err(|misfit| misfit.to_string())?;
+            Ok((call, content.record_key()))
+        });
     match call {
-        Ok(call) => {
-            let claim = Claim::new(store.clone(), lease, call.key.clone(), true);
+        Ok((call, key)) => {
+            let claim = Claim::new(store.clone(), lease, key, true);
             settling::settle(inner, &call, claim, None).await;
         }
         Err(why) => {

@@ -65,6 +65,7 @@ fn content() -> Content {
         id: "r-1".into(),
         run: Some("run".into()),
         key: Some("k".into()),
+        stand_in: None,
         trace: TraceContext::below("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         inputs: inputs(),
         carried: vec![
@@ -95,6 +96,24 @@ fn promise_8_what_an_item_holds_comes_back_exactly() {
     let content = content();
     let bytes = content.encode().expect("not too deep");
     assert_eq!(shown(&Content::decode(&bytes).expect("an item")), shown(&content));
+}
+
+#[test]
+fn what_stands_in_for_a_key_comes_back_and_version_1_has_none() {
+    let without_key = Content { key: None, stand_in: Some(u128::MAX - 7), ..content() };
+    let bytes = without_key.encode().expect("not too deep");
+    let read = Content::decode(&bytes).expect("an item");
+    assert_eq!(shown(&read), shown(&without_key));
+    assert_eq!(read.record_key().as_deref(), Some("job:fffffffffffffffffffffffffffffff8"));
+    assert_eq!(content().record_key().as_deref(), Some("k"), "a caller's own key is what it sent");
+    // The bytes of version 1 are these without the number.
+    let number = (u128::MAX - 7).to_le_bytes();
+    let at = bytes.windows(number.len()).position(|window| window == number).expect("it is written as it is");
+    let mut first = [&bytes[..at], &bytes[at + number.len()..]].concat();
+    first[0] = 1;
+    let read = Content::decode(&first).expect("an item of version 1");
+    assert_eq!(shown(&read), shown(&Content { stand_in: None, ..without_key }));
+    assert_eq!(read.record_key(), None);
 }
 
 #[test]

@@ -124,3 +124,23 @@ fn a_business_key_is_freed_by_proven_failure() {
     let next = life.job(Asked::new("book", SEVEN).tenant("two"));
     assert_eq!(state(&life.ended(next)), "succeeded");
 }
+
+/// Job numbers are given out again by a store that is made anew, and callers can spell them: they stand for no work in a record.
+#[test]
+fn promise_7_work_without_a_key_is_never_taken_for_other_work() {
+    let ground = Ground::new(&[&queued("book", r#"idempotency = { key = "optional", record = "DONE" }"#, "")]);
+    let life = ground.start();
+    let without_key = |trip: &'static str| Asked::new("book", trip);
+    let first = life.job(without_key(r#"{"trip": 1, "amount": 1}"#));
+    assert_eq!(state(&life.ended(first)), "succeeded");
+    let spelled = first.to_string();
+    let other = life.job(without_key(r#"{"trip": 2, "amount": 2}"#).key(&spelled));
+    assert_eq!(state(&life.ended(other)), "succeeded");
+    assert_eq!(ground.booked(), 2, "a key that reads like a job is a key of its own");
+    drop(life.crash());
+    let life = ground.start();
+    let again = life.job(without_key(r#"{"trip": 3, "amount": 3}"#));
+    assert_eq!(again, first, "the number is given out again");
+    assert_eq!(state(&life.ended(again)), "succeeded");
+    assert_eq!((ground.booked(), ground.count("SELECT count(*) FROM DONE")), (3, 3));
+}
