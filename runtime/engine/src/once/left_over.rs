@@ -65,12 +65,10 @@ async fn take(inner: &Weak<Inner>, store: &Store, lane: &LaneName, turns: &Arc<S
 async fn look_into(inner: &Inner, store: &Store, tenant: &str, leased: Leased) {
     let live = inner.live.load_full();
     let Leased { lease, content, .. } = leased;
-    let call = Content::decode(&content)
-        .map_err(|error| error.to_string())
-        .and_then(|content| {
-            let call = durable::call_of(&content, &live).map_err(|misfit| misfit.to_string())?;
-            Ok((call, content.record_key()))
-        });
+    let call = Content::decode(&content).map_err(|error| error.to_string()).and_then(|content| {
+        let call = durable::call_of(&content, &live).map_err(|misfit| misfit.to_string())?;
+        Ok((call, content.record_key()))
+    });
     match call {
         Ok((call, key)) => {
             let claim = Claim::new(store.clone(), lease, key, true);
