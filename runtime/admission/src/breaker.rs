@@ -73,9 +73,7 @@ pub enum Said {
     Well,
     /// It did not, and that is its fault.
     Ill,
-    /// It was not even asked, because others had just found that it does not answer: as [`Said::Ill`], but no end of a probe.
-    IllByOthers,
-    /// Nothing.
+    /// Nothing: also where it was not even asked.
     Nothing,
 }
 
@@ -252,7 +250,7 @@ impl Breaker {
                 self.window.add(Counts::WELL, limits.window, now);
                 return None;
             }
-            Said::Ill | Said::IllByOthers => self.window.add(Counts::ILL, limits.window, now),
+            Said::Ill => self.window.add(Counts::ILL, limits.window, now),
         };
         if !is_ill(self.window.sum(limits.window, now), limits) {
             return None;
@@ -277,7 +275,7 @@ impl Breaker {
         opened.probes.swap_remove(place);
         let outage = opened.lasted(now);
         match said {
-            Said::Nothing | Said::IllByOthers => None,
+            Said::Nothing => None,
             Said::Ill => {
                 let until = now + cool_down(outage, limits);
                 *opened = Opened { since: opened.since, before: opened.before, until, number: opened.number, ..Opened::default() };

@@ -23,8 +23,6 @@ enum Verdict {
     Well,
     /// The database's: it can be reached by nobody.
     Database,
-    /// The same, as others have just found out: this work did not try.
-    DatabaseByOthers,
     /// The flow's: its statement is not answered.
     Flow,
     /// Somebody else's, or nobody's.
@@ -111,7 +109,6 @@ impl<'a> Passage<'a> {
         let (database, flow) = match verdict {
             Verdict::Well => (Said::Well, Said::Well),
             Verdict::Database => (Said::Ill, Said::Nothing),
-            Verdict::DatabaseByOthers => (Said::IllByOthers, Said::Nothing),
             Verdict::Flow => (Said::Nothing, Said::Ill),
             Verdict::Nobody => (Said::Nothing, Said::Nothing),
         };
@@ -163,7 +160,8 @@ fn without_seat(failed: &Failed) -> Verdict {
     match failed.cause {
         // Neither where it is unfit: that is told to be mended, not to be waited for.
         _ if !failed.again => Verdict::Nobody,
-        Cause::NotTried => Verdict::DatabaseByOthers,
+        // What others found out is counted once, by them: however many calls come while nobody may try, they tell nothing new.
+        Cause::NotTried => Verdict::Nobody,
         _ => Verdict::Database,
     }
 }
@@ -202,7 +200,7 @@ mod tests {
         assert_eq!(without(Code::Overloaded, false, Cause::Said), Verdict::Nobody);
         assert_eq!(without(Code::WaitTooLong, false, Cause::Said), Verdict::Nobody);
         assert_eq!(without(Code::DatabaseUnreachable, true, Cause::Said), Verdict::Database);
-        assert_eq!(without(Code::DatabaseUnreachable, true, Cause::NotTried), Verdict::DatabaseByOthers);
+        assert_eq!(without(Code::DatabaseUnreachable, true, Cause::NotTried), Verdict::Nobody, "it is refused between tries");
         assert_eq!(without(Code::DatabaseUnreachable, false, Cause::NotTried), Verdict::Nobody, "it is unfit until it is mended");
     }
 }

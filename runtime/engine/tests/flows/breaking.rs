@@ -166,6 +166,24 @@ async fn a_flow_that_gets_no_answers_shuts_the_database_for_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_refused_between_tries_to_connect_open_nothing() {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { min_calls = 3 }";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[QUICK]);
+    world.faults.connects_fail.store(true, Ordering::SeqCst);
+    let mut refused = 0;
+    patiently("three tries", async {
+        while world.state(None) == BreakerState::Closed {
+            assert_eq!(world.refusal("quick", "{}").await.code, Code::DatabaseUnreachable);
+            refused += 1;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(world.faults.connects.load(Ordering::SeqCst), 3, "it opens by what was tried");
+    assert!(refused > 3, "{refused} calls were refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_callers_do_opens_nothing() {
     let hasty = r#"
 name = "hasty"

@@ -97,6 +97,7 @@ pub(crate) struct Faults {
     pub(crate) reads_wait: AtomicUsize,
     pub(crate) reads_go: tokio::sync::Notify,
     pub(crate) connects_hang: AtomicBool,
+    pub(crate) connects_fail: AtomicBool,
     /// What the last engine that was started with these counts.
     counted: Mutex<Option<Telemetry>>,
 }
@@ -328,6 +329,9 @@ impl Database for Watched {
             self.faults.connects.fetch_add(1, Ordering::SeqCst);
             if self.faults.connects_hang.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
+            }
+            if self.faults.connects_fail.load(Ordering::SeqCst) {
+                return Err(DatabaseError::new(Failure::Unreachable, "Nobody answers.", "the test made it fail"));
             }
             let inner = self.inner.connect(access).await?;
             Ok(Box::new(WatchedSession { inner, faults: self.faults.clone(), usable: true }) as Box<dyn Session>)
