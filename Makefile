@@ -12,7 +12,7 @@ help:
 	@echo "make demo    the fleet example on 127.0.0.1:8080, with calls to paste"
 	@echo "make test    installs what the tests need below .test-tools, then runs every test"
 	@echo "make check   format, lints, house rules, licences, documentation"
-	@echo "make bench   the product beside hand-written floors that do the same work"
+	@echo "make bench   the product beside hand-written floors that do the same work (its feature compare is built by hand only)"
 
 # A debug build with optimised dependencies: several times faster to build than a release, and fast enough to look at.
 demo:
