@@ -3,6 +3,13 @@
 //!
 //! It waits for changes, never for a clock alone, unless something stands that may heal: a change that could not be written, a
 //! notebook that did not open, a ballast that is missing, a damaged notebook that a person may take away.
+//!
+//! Invariants
+//! 1. One thread, one batch at a time; what changes meanwhile is the next batch.
+//! 2. A change is called durable only when the notebook or the export has it; whoever waits is told of a failed try, and it is tried again.
+//! 3. The lock is held to take a batch or a copy, never while something is written.
+//! 4. A notebook that says it is newer than memory, where neither it nor an export could be read at the start, is not written over.
+//! 5. When it ends, whoever asks is told at once.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -9,7 +9,11 @@
 //!   one pass always makes room;
 //! * room was refused: where a pass would give extents back. Only then states without keys and outcomes are given up, oldest first.
 //!
-//! The cleaning reserve is used by one step at a time and comes back with it.
+//! Invariants
+//! 1. The cleaning reserve is used by one step at a time and comes back with it.
+//! 2. An extent is given back only when all that is needed of it is durable elsewhere.
+//! 3. What cannot be read is not moved and not given back.
+//! 4. Nothing is given up for room but outcomes, and states without keys: never a waiting item, a letter or a key that still holds.
 
 mod items;
 mod journal;

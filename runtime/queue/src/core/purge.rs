@@ -1,6 +1,13 @@
 //! Purging: everything that waits in a lane ends at once, with one record whatever its size.
 //!
 //! What is at work, and what was started and never told its end, stays: a purge must not hide a write that may have been done.
+//!
+//! Invariants
+//! 1. What is at work or interrupted is in no range of the record, and stays.
+//! 2. Ranges are told apart for jobs that ended before up to [`MOST_RANGES`] of them; with more they go over such jobs, to which a purge is
+//!    nothing.
+//! 3. It is written with what cleaning may use: a purge needs no room that a full lane does not have.
+//! 4. From the command on nothing of it is handed out; queue and tenant have its room back only when the record is durable.
 
 use crate::core::end::Ending;
 use crate::core::items::ItemExtent;

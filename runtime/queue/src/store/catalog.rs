@@ -1,6 +1,12 @@
 //! The catalog on the disk: read once at a start, written a moment after what it names is durable. See `format/catalog.rs`.
 //!
 //! It is there to tell what was lost. Where it cannot be read or written the store works as well; it then knows less after damage.
+//!
+//! Invariants
+//! 1. An entry is written after the use it names is durable, never before.
+//! 2. The mark follows the entries by one call, each synced: below it no entry is missing.
+//! 3. What cannot be read says nothing ([`Known::Unknown`]); it never says that an extent is free.
+//! 4. One piece of it is in memory at a time, whatever the limit is.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -2,6 +2,14 @@
 //!
 //! The file `head` holds what is fixed. Files of extents are made until the limit is reached; the last takes what is left. Where the
 //! volume has no space for all of them the store starts with what there is, and the rest is made later.
+//!
+//! Invariants
+//! 1. Files that are made take no more than `disk_limit`, with what is set apart for `head` and `redo`. Only a spare one
+//!    ([`Files::make_spare`]) is beyond it, until what had to move has moved.
+//! 2. A file's length is synced before an extent of it is used, and its name when all that were made with it are there.
+//! 3. A file that is there and cannot be opened stops the start: its lanes get no second life beside it. One that is missing is named.
+//! 4. A note of a failed sync stays until the next start has read from the disk, not from the system's memory, what it left.
+//! 5. No file in use is removed or cut but by a caller who knows that nothing needs what goes.
 
 mod writing;
 

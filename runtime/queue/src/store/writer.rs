@@ -3,6 +3,13 @@
 //! gather -> write each touched extent once -> sync each touched file once -> acknowledge -> again.
 //! What is queued while a batch is synced is the next batch. A full volume (copy-on-write ones can be, also below files that are
 //! allocated) holds the batch back until there is space; any other failure stops the store for good.
+//!
+//! Invariants
+//! 1. One batch at a time, in the order of their numbers: the next one is not taken before this one is durable or the store has failed.
+//! 2. A batch is committed, and its commands acknowledged, only after `write_durably` came back without a fault.
+//! 3. A batch that found no space is kept as it is and tried again before anything newer; it is never dropped while the store runs.
+//! 4. After a failed sync, or a write that failed for any other reason than space, nothing is written or acknowledged any more.
+//! 5. The core's lock is held for moves of memory only: never over a write, a sync or a sleep of this thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,11 @@
 //! A lane's items and kept copies, at a start: from footers, and from the extents that have none.
+//!
+//! Invariants
+//! 1. An item whose end was not written was never acknowledged: it is cut, counted, and said void once.
+//! 2. Only what the last write may have touched is in doubt; what stands before something that was durable is durable.
+//! 3. A copy counts only if it is whole; otherwise the item is where it was.
+//! 4. An item that the journal says is over does not come back to life.
+//! 5. Items that only wait take no entry of their own.
 
 use std::time::Duration;
 

@@ -1,4 +1,10 @@
 //! A lane's journal, at a start: newest extent first, so that the first record seen about a thing is the one that counts.
+//!
+//! Invariants
+//! 1. The first record seen about a job, a note or a letter counts; older ones change nothing.
+//! 2. Nothing before the newest floor is read.
+//! 3. What the last write left unfinished is no loss; any other gap is one, unless an earlier start has accounted for it.
+//! 4. A record that is put together from extents has at most [`MOST_JOINED_BYTES`].
 
 use std::collections::{BTreeMap, HashSet};
 

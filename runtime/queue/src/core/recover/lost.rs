@@ -2,6 +2,12 @@
 //!
 //! The catalog says of every extent its last use that was durable. An extent without that use is lost. Where the catalog is missing or
 //! older than the extent's last use, nobody knows whose it was: then it may have been part of any lane's journal.
+//!
+//! Invariants
+//! 1. What is of another store, place or version, or cannot be read, is put aside and never written over.
+//! 2. A loss is said once: written into the journals concerned, it is known to later starts.
+//! 3. Where a part of a journal may be lost, items that may have been started are handed out as interrupted, never as if new.
+//! 4. A number that may have been given out is not given out again: they jump by [`NUMBER_JUMP`].
 
 use std::collections::BTreeMap;
 
