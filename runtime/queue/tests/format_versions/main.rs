@@ -12,13 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spillgate_queue::disk::simulated::SimulatedDisk;
-use spillgate_queue::format::VERSION;
+use spillgate_queue::format::{
+    CATALOG_AT, CATALOG_ENTRY_BYTES, CATALOG_MARK_AT, HEAD_NAME, REDO_NAME, StoreHead, VERSION, decode_entry, decode_mark, decode_redo,
+    redo_announced,
+};
 use spillgate_queue::{Appended, Appending, Emit, End, Hash, JobId, JobState, Key, LaneName, Lease, NewItem, Take, TakeFrom, Unique};
 
 use crate::rig::{FILE, HandClock, Rig, UNLIMITED, end, lane, need, wait};
 
 const VERSION_1: &str = include_str!("../fixtures/version-1.txt");
 const LARGE: usize = 70_000;
+/// With room for a file `redo` that takes more than one batch.
+const DISK_LIMIT: u64 = 8 * FILE;
 
 fn hash(byte: u8) -> Hash {
     [byte; 16]
@@ -44,9 +49,14 @@ fn item(content: &'static str) -> NewItem {
     NewItem { content: Bytes::from_static(content.as_bytes()), ..NewItem::default() }
 }
 
-/// A store with something of everything.
+/// Those to which the last batch hands something on.
+fn handed_to() -> [LaneName; 3] {
+    ["anna", "ben", "dora"].map(|tenant| lane("orders", tenant))
+}
+
+/// A store with something of everything, in all its files.
 fn make() -> SimulatedDisk {
-    let rig = Rig::new(1, FILE + 4096);
+    let rig = Rig::new(1, DISK_LIMIT);
     let (anna, ben, direct) = (lane("bookings", "anna"), lane("bookings", "ben"), lane("(direct)", "anna"));
     let key = Key { hash: hash(1), input: hash(2), keep: Duration::from_secs(1_000_000) };
     let derived = Key { hash: hash(3), input: hash(2), keep: Duration::from_secs(600) };
@@ -63,6 +73,10 @@ fn make() -> SimulatedDisk {
     append(&rig, &ben, item("purged"));
     assert_eq!(wait(rig.store.purge(&ben, false)), Ok(1));
     append(&rig, &ben, NewItem { keys: vec![Key { hash: hash(5), ..key }], ..item("keyed and waiting") });
+    let carl = lane("orders", "carl");
+    append(&rig, &carl, item("handing on"));
+    // The catalog says all this when it was closed.
+    let rig = rig.restart();
 
     let room = rig.store.reserve(&ben, need(1, 100), &UNLIMITED).expect("there is room");
     let finish = End {
@@ -81,14 +95,44 @@ fn make() -> SimulatedDisk {
     wait(rig.store.release(take(&rig, &anna), Duration::from_secs(5), true)).expect("it is handed back");
     wait(rig.store.cancel(JobId { lane: 1, sequence: 5 })).expect("it is cancelled");
     let (_, claimed) = append(&rig, &direct, NewItem { claimed: true, ..item("claimed") });
-    let disk = rig.disk.kill();
+    let handing_on = take(&rig, &carl);
+    // The last batch is for many places. The power goes when it stands in `redo`, and nothing of it in its places.
+    let before = rig.disk.copy(1);
+    let room = |lane| rig.store.reserve(lane, need(1, 100), &UNLIMITED).expect("there is room");
+    let emits = handed_to().iter().map(|lane| Emit { room: room(lane), items: vec![item("only in redo")] }).collect();
+    wait(rig.store.finish(handing_on, End { keep: Duration::from_secs(4_000_000), emits, ..end(JobState::Succeeded, None) }))
+        .expect("it ends");
+    before.put(REDO_NAME, rig.disk.content(REDO_NAME).expect("the store is large enough for it"));
     drop((started, claimed));
-    disk
+    before
+}
+
+/// The last batch stands in `redo` alone, and the catalog names what stands in extents.
+fn check_files(disk: &SimulatedDisk) {
+    let redo = disk.content(REDO_NAME).expect("it is there");
+    let head = disk.content(HEAD_NAME).expect("it is there");
+    let store = StoreHead::decode(&head).expect("it is whole").store;
+    let (items, writes) = decode_redo(&redo).expect("what was handed on");
+    assert_eq!((items.store, items.number, writes.len()), (store, 0, 3));
+    let (end, writes) = decode_redo(&redo[redo_announced(&redo, store).expect("it is whole")..]).expect("and the end of what did it");
+    assert_eq!((end.epoch, end.number, writes.len()), (items.epoch, 1, 1));
+    assert!(decode_mark(&head[CATALOG_MARK_AT..], store).expect("there is a mark") > 1);
+    let entries = head[CATALOG_AT..].chunks(CATALOG_ENTRY_BYTES).zip(0..).filter(|(bytes, at)| {
+        let entry = decode_entry(bytes, *at).expect("it is whole");
+        entry.is_some()
+    });
+    assert!(entries.count() >= 4);
+
+    let without = disk.copy(1);
+    without.put(REDO_NAME, vec![0; redo.len()]);
+    let rig = Rig::open(without, HandClock::new(), DISK_LIMIT).expect("it opens");
+    assert!(rig.store.lanes(None).iter().all(|lane| !handed_to().contains(&lane.name)), "its places do not have it");
 }
 
 /// What it holds.
 fn check(disk: SimulatedDisk) {
-    let rig = Rig::open(disk, HandClock::new(), FILE + 4096).expect("it opens");
+    check_files(&disk);
+    let rig = Rig::open(disk, HandClock::new(), DISK_LIMIT).expect("it opens");
     let recovered = rig.store.status().recovered;
     assert_eq!((recovered.cut_records, recovered.quarantined_extents, recovered.remarks), (0, 0, Vec::new()));
     let (anna, ben, direct) = (lane("bookings", "anna"), lane("bookings", "ben"), lane("(direct)", "anna"));
@@ -99,6 +143,9 @@ fn check(disk: SimulatedDisk) {
     assert_eq!(states[..5], [Some(JobState::Succeeded), Some(JobState::Dead), queued, queued, Some(JobState::Cancelled)]);
     assert!(states[5..].iter().all(|state| *state == queued), "{states:?}");
     assert_eq!([state(&ben, 1), state(&ben, 2), state(&ben, 3), state(&direct, 1)], [Some(JobState::Purged), queued, queued, queued]);
+
+    assert_eq!(state(&lane("orders", "carl"), 1), Some(JobState::Succeeded));
+    assert!(handed_to().iter().all(|name| state(name, 1) == queued));
 
     let id = |sequence| JobId { lane: number(&anna), sequence };
     assert_eq!(wait(rig.store.outcome(id(1))), Ok(Some(Bytes::from_static(b"{\"done\":true}"))));
@@ -113,7 +160,7 @@ fn check(disk: SimulatedDisk) {
 
     rig.clock.pass(Duration::from_secs(6));
     let mut taken = Vec::new();
-    for name in [&anna, &ben, &direct] {
+    for name in [&anna, &ben, &direct].into_iter().chain(&handed_to()) {
         loop {
             let items = rig.take(name, 1);
             let Some(item) = items.into_iter().next() else { break };
@@ -132,6 +179,9 @@ fn check(disk: SimulatedDisk) {
         plain("keyed and waiting", 1, false),
         plain("handed on", 1, false),
         plain("claimed", 2, true),
+        plain("only in redo", 1, false),
+        plain("only in redo", 1, false),
+        plain("only in redo", 1, false),
     ];
     assert_eq!(taken.iter().map(|(content, ..)| content.len()).collect::<Vec<_>>(), expected.each_ref().map(|(content, ..)| content.len()));
     assert!(taken == expected, "contents, attempts or interruptions differ");
