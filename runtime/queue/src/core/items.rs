@@ -153,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn d3_items_of_an_extent_cost_nothing_each_while_they_wait_and_a_bit_when_they_are_over() {
+        let mut extent = ItemExtent::new(1, 0, 1, 0);
+        (0..280).for_each(|_| extent.push(200, None));
+        assert_eq!((extent.live, extent.over.capacity()), (280, 0));
+        (1..=280).for_each(|sequence| assert!(extent.set_over(sequence, 200)));
+        assert!(extent.over.capacity() <= 8, "{}", extent.over.capacity());
+    }
+
+    #[test]
     fn items_are_found_over_extents_in_which_nothing_begins() {
         let mut items = Items::default();
         for (serial, first, count) in [(1, 1, 3), (2, 4, 0), (3, 4, 0), (5, 4, 70), (9, 90, 2)] {

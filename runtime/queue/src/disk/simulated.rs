@@ -61,6 +61,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     free: u64,
     faults: Faults,
+    bytes_read: u64,
     chance: Chance,
     stopped: bool,
 }
@@ -77,6 +78,7 @@ impl SimulatedDisk {
             durable_names: BTreeMap::new(),
             free: FREE_BYTES,
             faults: Faults::default(),
+            bytes_read: 0,
             chance: Chance::new(seed),
             stopped: false,
         })
@@ -122,6 +124,7 @@ impl SimulatedDisk {
             durable_names: std::mem::take(&mut state.durable_names),
             free: state.free,
             faults: Faults::default(),
+            bytes_read: 0,
             chance: state.chance.clone(),
             stopped: false,
         };
@@ -135,7 +138,7 @@ impl SimulatedDisk {
         let files: Vec<Sectors> = state.files.iter().map(|file| Sectors::durable(file.content().to_vec())).collect();
         let (names, durable_names) = (state.names.clone(), state.names.clone());
         let (free, faults, chance) = (state.free, Faults::default(), Chance::new(seed));
-        SimulatedDisk::with(State { files, names, durable_names, free, faults, chance, stopped: false })
+        SimulatedDisk::with(State { files, names, durable_names, free, faults, bytes_read: 0, chance, stopped: false })
     }
 
     /// Lets the `nth` call of a kind from now on fail, counted from 1. Answers with whether it came to that.
@@ -153,6 +156,10 @@ impl SimulatedDisk {
     /// How many calls of a kind there were, failed ones among them.
     pub fn calls(&self, kind: CallKind) -> u64 {
         self.lock().faults.calls(kind)
+    }
+    /// Bytes that reads asked for.
+    pub fn bytes_read(&self) -> u64 {
+        self.lock().bytes_read
     }
     /// What the volume has left; making a file takes from it and removing one gives back.
     pub fn set_free(&self, bytes: u64) {
@@ -306,6 +313,7 @@ impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let failure = state.call(CallKind::Read)?;
+        state.bytes_read += buffer.len() as u64;
         let content = state.files[self.file].content();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let found = content.get(start..).and_then(|rest| rest.get(..buffer.len()));

@@ -9,6 +9,7 @@ mod limits;
 mod redo;
 mod removed;
 mod room;
+mod start;
 mod time;
 mod zeroed;
 
