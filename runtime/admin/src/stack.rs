@@ -113,7 +113,8 @@ async fn databases(Shared(state): Shared<Arc<State>>) -> Response {
     let now = state.engine.started().elapsed();
     let databases = live.databases.iter().map(|database| {
         let metrics = state.telemetry.database_metrics(&database.plan().name);
-        DatabaseState::of(database.plan(), database.status(), &metrics, now)
+        let by_breakers = state.telemetry.refused_by_breakers(&database.plan().name);
+        DatabaseState::of(database.plan(), database.status(), &metrics, by_breakers, now)
     });
     reply::json(&Databases { databases: databases.collect() })
 }

@@ -131,6 +131,10 @@ impl DatabaseMetrics {
     pub fn seat_refused(&self, tenant: &str, why: SeatRefused) {
         self.tenants.refused(tenant, why);
     }
+    /// Calls of all tenants that were refused a seat for this.
+    pub fn seats_refused(&self, why: SeatRefused) -> u64 {
+        self.tenants.all_refused(why)
+    }
     /// Seats that each tenant holds and calls of it that wait, at this moment: whoever renders the page says so first.
     pub fn tenants_now<'a>(&self, tenants: impl Iterator<Item = (&'a str, u64, u64)>) {
         self.tenants.now(tenants);

@@ -156,6 +156,12 @@ impl Telemetry {
         breakers.entry((database.into(), flow.into())).or_insert_with(make).clone()
     }
 
+    /// Calls, and steps of calls, that the breakers of a database and of all flows on it did not let pass.
+    pub fn refused_by_breakers(&self, database: &str) -> u64 {
+        let breakers = unpoisoned(self.inner.breakers.lock());
+        breakers.values().filter(|breaker| *breaker.database == *database).map(|breaker| breaker.refused.value()).sum()
+    }
+
     /// Counts of the whole process.
     pub fn process(&self) -> &ProcessMetrics {
         &self.inner.process

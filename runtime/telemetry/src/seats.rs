@@ -69,6 +69,10 @@ impl SeatSeries {
     pub(crate) fn refused(&self, tenant: &str, why: SeatRefused) {
         self.of(tenant).refused[why as usize].increment();
     }
+    /// Calls of all tenants that were refused for this.
+    pub(crate) fn all_refused(&self, why: SeatRefused) -> u64 {
+        unpoisoned(self.tenants.lock()).values().map(|seats| seats.refused[why as usize].value()).sum()
+    }
     /// How many seats each tenant holds and how many of its calls wait now; one that is not named has none of either.
     pub(crate) fn now<'a>(&self, tenants: impl Iterator<Item = (&'a str, u64, u64)>) {
         for known in unpoisoned(self.tenants.lock()).values() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use spillgate_config::plan::{BreakerPlan, DatabasePlan, Driver, Shed};
 use spillgate_engine::{BreakerView, DatabaseStatus, LimitReason, SeatCounts, SeatStatus};
-use spillgate_telemetry::{DatabaseMetrics, StatementOutcome};
+use spillgate_model::Code;
+use spillgate_telemetry::{DatabaseMetrics, SeatRefused, StatementOutcome};
 
 use super::{Amount, milliseconds};
 
@@ -28,6 +29,8 @@ pub(crate) struct DatabaseState<'a> {
     last_error: Option<String>,
     seats: Seats,
     statements: BTreeMap<&'static str, u64>,
+    /// Calls, and steps of calls, that were not let at it, by code.
+    refused: BTreeMap<&'static str, u64>,
     connects: u64,
     connect_failures: u64,
     cancels: u64,
@@ -157,8 +160,14 @@ impl<'a> DatabaseSettings<'a> {
 }
 
 impl<'a> DatabaseState<'a> {
-    /// `now` on the clock that seats are shown: since the engine's start.
-    pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics, now: Duration) -> Self {
+    /// `by_breakers`: what its breakers refused; `now` on the clock that seats are shown: since the engine's start.
+    pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics, by_breakers: u64, now: Duration) -> Self {
+        let overloaded = metrics.seats_refused(SeatRefused::LineFull) + metrics.seats_refused(SeatRefused::Shed);
+        let refused = [
+            (Code::Overloaded, overloaded),
+            (Code::WaitTooLong, metrics.seats_refused(SeatRefused::WaitTooLong)),
+            (Code::BreakerOpen, by_breakers),
+        ];
         DatabaseState {
             settings: DatabaseSettings::of(plan),
             read_only_by: status.guard,
@@ -166,6 +175,7 @@ impl<'a> DatabaseState<'a> {
             last_error: status.last_error,
             seats: Seats::of(&status.seats, &status.fair, now),
             statements: StatementOutcome::ALL.iter().map(|outcome| (outcome.name(), metrics.ended(*outcome))).collect(),
+            refused: refused.into_iter().map(|(code, count)| (code.name(), count)).collect(),
             connects: metrics.connects.value(),
             connect_failures: metrics.connect_failures.value(),
             cancels: metrics.cancels.value(),

@@ -11,7 +11,7 @@ use spillgate_engine::{
     SeatStatus, TenantSeats, Transition,
 };
 use spillgate_queue::{DeadLetter, Health, JobId, JobState, LaneName, LaneStatus, Recovered, StoreStatus, SyncTimes, Waits};
-use spillgate_telemetry::{Telemetry, TelemetryOptions};
+use spillgate_telemetry::{SeatRefused, Telemetry, TelemetryOptions};
 
 use super::databases::{DatabaseState, Databases};
 use super::tenants::{Taken, Tenants};
@@ -233,6 +233,13 @@ fn all_pages() -> Value {
     let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to start");
     let metrics = telemetry.database_metrics("fleet");
     metrics.connects.add(2);
+    metrics.seat_refused("agent", SeatRefused::LineFull);
+    metrics.seat_refused("dispatcher", SeatRefused::Shed);
+    metrics.seat_refused("agent", SeatRefused::WaitTooLong);
+    telemetry.breaker_metrics(&plan.databases[0].name, None).refused.add(3);
+    telemetry.breaker_metrics(&plan.databases[0].name, Some("truck_position")).refused.increment();
+    telemetry.breaker_metrics("another", None).refused.increment();
+    let by_breakers = telemetry.refused_by_breakers(&plan.databases[0].name);
     let database = &plan.databases[0];
     let status = DatabaseStatus {
         name: database.name.clone(),
@@ -256,7 +263,7 @@ fn all_pages() -> Value {
     let standing = Standing { applied: plan.version.clone(), faults: vec![fault], kept: vec!["server.listen".into()], remarks: Vec::new() };
     json!({
         "/admin/v1/flows": shown(&Flows::of(&plan)),
-        "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics, Duration::from_secs(60))] }),
+        "/admin/v1/databases": shown(&Databases { databases: vec![DatabaseState::of(database, status, &metrics, by_breakers, Duration::from_secs(60))] }),
         "/admin/v1/tenants": shown(&Tenants { tenants: vec![Tenant::of(&limited, &plan.databases, Some(&set))], overrides_without_tenant: vec!["gone"] }),
         "/admin/v1/tenants/agent/usage": shown(&tenants::usage(&limited, &plan.databases, &taken)),
         "/admin/v1/tenants/agent/explain?flow=truck_position": shown(&explained(&plan, &limited)),
