@@ -146,6 +146,7 @@ impl Items {
 #[cfg(test)]
 mod tests {
     use super::{ItemExtent, Items};
+    use crate::format::{EXTENT_BYTES, FRAGMENT_BYTES, LEAST_ENTRY_BYTES, LEAST_ITEM_HEAD_BYTES};
 
     #[test]
     fn an_extent_costs_about_100_bytes() {
@@ -153,12 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn d3_items_of_an_extent_cost_nothing_each_while_they_wait_and_a_bit_when_they_are_over() {
-        let mut extent = ItemExtent::new(1, 0, 1, 0);
-        (0..280).for_each(|_| extent.push(200, None));
-        assert_eq!((extent.live, extent.over.capacity()), (280, 0));
-        (1..=280).for_each(|sequence| assert!(extent.set_over(sequence, 200)));
-        assert!(extent.over.capacity() <= 8, "{}", extent.over.capacity());
+    fn d3_items_of_an_extent_cost_a_bit_each_and_the_smallest_no_more_than_half_a_kilobyte_together() {
+        let smallest = EXTENT_BYTES / (FRAGMENT_BYTES + LEAST_ITEM_HEAD_BYTES + LEAST_ENTRY_BYTES);
+        for (count, most_bytes) in [(280, 64), (smallest as u64, 512)] {
+            let mut extent = ItemExtent::new(1, 0, 1, 0);
+            (0..count).for_each(|_| extent.push(200, None));
+            let waiting = extent.over.capacity();
+            (1..=count).for_each(|sequence| assert!(extent.set_over(sequence, 200)));
+            assert_eq!(extent.over.capacity(), waiting);
+            assert!(waiting * size_of::<u64>() <= most_bytes, "{count}: {waiting}");
+        }
     }
 
     #[test]
