@@ -26,6 +26,7 @@ pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod letters;
 pub(crate) mod lookup;
+pub(crate) mod pace;
 pub(crate) mod purge;
 pub(crate) mod recover;
 pub(crate) mod room;
@@ -44,6 +45,7 @@ use crate::core::batch::Gathering;
 use crate::core::extents::Extents;
 use crate::core::keys::Keys;
 use crate::core::lane::Lane;
+use crate::core::pace::Pace;
 use crate::job::{JobId, JobState};
 use crate::status::{Health, LaneName, Recovered};
 use crate::store::StoreError;
@@ -80,6 +82,7 @@ pub(crate) struct Queue {
     pub(crate) lanes: Vec<usize>,
     /// Of these, lanes with jobs that have not ended.
     pub(crate) busy: u64,
+    pub(crate) pace: Pace,
     pub(crate) letters_most: u64,
     pub(crate) letters_keep: u64,
     pub(crate) work: Arc<Notify>,
@@ -141,6 +144,8 @@ pub(crate) struct Core {
     /// A batch cannot be written for want of space.
     pub(crate) batch_held: bool,
     pub(crate) counters: Counters,
+    /// Of all lanes together.
+    pub(crate) pace: Pace,
     pub(crate) recovered: Recovered,
     /// Lanes whose read items are in memory, oldest first.
     loaded_lanes: std::collections::VecDeque<usize>,
@@ -188,6 +193,7 @@ impl Core {
             volume_low: false,
             batch_held: false,
             counters: Counters::default(),
+            pace: Pace::default(),
             recovered: Recovered::default(),
             loaded_lanes: std::collections::VecDeque::new(),
             voids: Vec::new(),
@@ -249,6 +255,7 @@ impl Core {
             bytes: 0,
             lanes: Vec::new(),
             busy: 0,
+            pace: Pace::default(),
             letters_most: LETTERS_MOST,
             letters_keep: LETTERS_KEEP_MS,
             work: Arc::new(Notify::new()),
@@ -295,5 +302,6 @@ impl Core {
     pub(crate) fn count_end(&mut self, lane: usize, state: JobState) {
         self.counters.ended += 1;
         self.lanes[lane].ended[state as usize] += 1;
+        self.pace_ended(lane);
     }
 }

@@ -1,5 +1,7 @@
 //! Room in the store: asked for before content exists, given back by drop.
 
+use std::time::Duration;
+
 use crate::status::LaneName;
 use crate::store::Store;
 
@@ -63,6 +65,8 @@ pub struct Full {
     pub used: u64,
     /// This tenant's own lane is what fills the queue (own share) rather than others.
     pub own_share: bool,
+    /// When there may be room, by the pace at which jobs end; `None`: nothing is known of it.
+    pub retry_after: Option<Duration>,
 }
 
 /// Room for items of one lane, with their final states. Dropping it gives back what was not used.

@@ -173,7 +173,7 @@ impl Store {
     pub fn reserve(&self, lane: &LaneName, need: Need, limits: &QueueLimits) -> Result<Room, Full> {
         let shared = self.shared();
         if shared.is_closing() {
-            return Err(Full { which: WhichLimit::NotServing, limit: 0, used: 0, own_share: false });
+            return Err(Full { which: WhichLimit::NotServing, limit: 0, used: 0, own_share: false, retry_after: None });
         }
         let (reserved, looks) = {
             let mut core = shared.core();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillgate_config::plan::{EmitStep, Flow, QueuePlan, Step};
+use spillgate_model::refusal::DEFAULT_RETRY_AFTER;
 use spillgate_model::{Code, Datum, Flowfile, Refusal, json};
 use spillgate_queue::{Appending, Emit, Full, NewItem, Store};
 use tokio::time::Instant;
@@ -145,6 +146,8 @@ impl<'a> Emission<'a> {
 
     fn full(&self, full: &Full) -> Box<Failed> {
         let mut refusal = room::refusal(full);
+        // Who hands on looks again by itself: a target that is resumed is not to wait for long.
+        refusal.retry_after = refusal.retry_after.map(|wait| wait.min(DEFAULT_RETRY_AFTER));
         if self.never_fits(full) {
             let detail = format!("The {} items that step {} hands on could never fit.", self.items.len(), self.step.name);
             refusal = Refusal { policy: refusal.policy, ..Refusal::new(Code::ItemTooLarge, detail) };

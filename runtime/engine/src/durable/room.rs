@@ -110,6 +110,9 @@ pub(crate) fn refusal(full: &Full) -> Refusal {
         // Others filled it: nothing this caller does makes room.
         (refusal.scope, refusal.status) = (Scope::Queue, Some(503));
     }
+    if let Some(wait) = full.retry_after.filter(|_| refusal.retryable) {
+        refusal.retry_after = Some(wait);
+    }
     refusal
 }
 
@@ -127,11 +130,14 @@ pub(crate) fn store_refusal(error: &StoreError) -> Box<Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn each_limit_is_named_as_in_the_configuration() {
-        let full = |which, own_share| refusal(&Full { which, limit: 10, used: 9, own_share });
+        let retry_after = Some(Duration::from_millis(700));
+        let full = |which, own_share| refusal(&Full { which, limit: 10, used: 9, own_share, retry_after });
         let told = |refusal: &Refusal| (refusal.code.name(), refusal.status(), refusal.scope.name());
         assert_eq!(told(&full(WhichLimit::QueueItems, true)), ("queue_full", 429, "tenant"));
         assert_eq!(told(&full(WhichLimit::QueueBytes, false)), ("queue_full", 503, "queue"));
@@ -141,6 +147,8 @@ mod tests {
         assert_eq!(told(&full(WhichLimit::VolumeFree, false)), ("disk_low", 503, "server"));
         let policy = full(WhichLimit::TenantItems, true).policy.expect("a limit spoke");
         assert_eq!((policy.name, policy.limit, policy.used), ("tenant.queued.items", 10, 9));
+        assert_eq!(full(WhichLimit::TenantItems, true).retry_after, retry_after, "as the store measured it");
+        assert_eq!(full(WhichLimit::ItemBytes, true).retry_after, None);
         assert!(!full(WhichLimit::ItemBytes, true).retryable && full(WhichLimit::QueueItems, true).retryable);
     }
 }

@@ -55,7 +55,7 @@ impl Core {
         self.check()?;
         let bytes: u64 = items.iter().map(|item| item.content.len() as u64).sum();
         let largest = items.iter().map(|item| item.content.len() as u64).max().unwrap_or(0);
-        let refused = |which, limit, used| Err(StoreError::Full(Full { which, limit, used, own_share: true }));
+        let refused = |which, limit, used| Err(StoreError::Full(Full { which, limit, used, own_share: true, retry_after: None }));
         if largest > item_bytes {
             return refused(WhichLimit::ItemBytes, item_bytes, largest);
         }

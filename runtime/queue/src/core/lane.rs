@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::core::extents::Position;
 use crate::core::items::Items;
 use crate::core::journal::Journal;
+use crate::core::pace::Pace;
 use crate::core::stream::{Open, USABLE_BYTES, extents_for};
 use crate::item::{Hash, Key, Unique, Waits};
 use crate::job::{JobId, JobState};
@@ -313,6 +314,7 @@ pub(crate) struct Lane {
     pub(crate) passed_at: u64,
     pub(crate) appended: u64,
     pub(crate) ended: [u64; JobState::ALL.len()],
+    pub(crate) pace: Pace,
 }
 
 impl Lane {
@@ -364,6 +366,7 @@ impl Lane {
             passed_at: 0,
             appended: 0,
             ended: Default::default(),
+            pace: Pace::default(),
         }
     }
 

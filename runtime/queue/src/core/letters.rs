@@ -26,7 +26,8 @@ impl Core {
         let (Some((name, content)), Some(lane)) = (note, self.lane_of(job)) else { return Ok(()) };
         let of = &self.lanes[lane];
         if content.len() > MOST_NOTE_BYTES || (of.notes.len() >= MOST_NOTES && !of.notes.contains_key(name)) {
-            let full = Full { which: WhichLimit::ItemBytes, limit: MOST_NOTE_BYTES as u64, used: content.len() as u64, own_share: true };
+            let (limit, used) = (MOST_NOTE_BYTES as u64, content.len() as u64);
+            let full = Full { which: WhichLimit::ItemBytes, limit, used, own_share: true, retry_after: None };
             return Err(StoreError::Full(full).into());
         }
         let draft = Draft::journal(&JournalRecord::Note { name: *name, content: content.clone() });

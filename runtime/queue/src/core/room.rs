@@ -2,6 +2,12 @@
 //!
 //! What is reserved for an item: itself, its content bytes, its place in an item extent as if it had all keys there can be, and the
 //! largest record its end may need. Appending turns that into what the item really takes.
+//!
+//! Invariants
+//! 1. What is promised counts as used, in items, bytes, extents and journal, from the moment it is given out until it is appended or dropped.
+//! 2. A promise covers the largest item it could become, so no append within its room is refused for want of room.
+//! 3. A need that could never fit is told so (`ItemBytes`), and not to come back.
+//! 4. Being refused changes no count.
 
 use crate::core::Core;
 use crate::core::lane::{Lane, Promised};
@@ -36,7 +42,7 @@ pub(crate) fn promise(items: u64, bytes: u64) -> Promised {
 }
 
 fn full(which: WhichLimit, limit: u64, used: u64) -> Full {
-    Full { which, limit, used, own_share: false }
+    Full { which, limit, used, own_share: false, retry_after: None }
 }
 
 impl Core {
@@ -49,7 +55,7 @@ impl Core {
         let lane = self.lane_index(name);
         self.tenant(&name.tenant.clone()).disk_limit = limits.tenant_disk;
         self.lanes[lane].outcome_bytes = limits.outcome_bytes;
-        self.within_counts(lane, need, limits)?;
+        self.within_counts(lane, need, limits).map_err(|full| self.timed(full, lane, need))?;
         if self.volume_low {
             let (free, reserve) = if let Health::DiskLow { free, reserve } = self.health { (free, reserve) } else { (0, 0) };
             return Err(full(WhichLimit::VolumeFree, reserve, free));
@@ -57,7 +63,7 @@ impl Core {
         if !self.keys.has_room(2) || !self.uniques.has_room(1) {
             return Err(full(WhichLimit::StoreDisk, crate::core::keys::MOST_KEYS as u64, self.keys.len() as u64));
         }
-        self.within_disk(lane, need, limits)?;
+        self.within_disk(lane, need, limits).map_err(|full| self.timed(full, lane, need))?;
         Ok(lane)
     }
 
@@ -94,7 +100,7 @@ impl Core {
             let (items, bytes) = if is_bytes { (0, beyond) } else { (beyond, 0) };
             if beyond > 0 && !(need.shed_oldest && self.could_shed(lane, items, bytes)) {
                 // An equal share of the lanes that have something is nobody else's fault.
-                return Err(Full { which, limit, used, own_share: own >= limit / lanes });
+                return Err(Full { which, limit, used, own_share: own >= limit / lanes, retry_after: None });
             }
         }
         Ok(())
@@ -202,6 +208,9 @@ impl Core {
             tenant.claimed = tenant.claimed + claim - before;
         }
         let is_busy = self.lanes[lane].unended > 0;
+        if is_busy && !self.lanes[lane].is_busy {
+            self.pace_begins(lane);
+        }
         if std::mem::replace(&mut self.lanes[lane].is_busy, is_busy) != is_busy
             && let Some(queue) = self.queues.get_mut(&self.lanes[lane].name.queue)
         {

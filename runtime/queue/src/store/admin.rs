@@ -48,6 +48,7 @@ impl Store {
                 limit: 0,
                 used: 0,
                 own_share: false,
+                retry_after: None,
             }))?;
             let told = notify.notified();
             let mut told = std::pin::pin!(told);

@@ -72,6 +72,7 @@ impl Store {
                     limit: room.limits.queue_items,
                     used: 0,
                     own_share: true,
+                    retry_after: None,
                 }));
             }
             let (mut shed, mut last) = (0, 0);

@@ -153,6 +153,7 @@ impl Shared {
             limit: self.files.disk_limit(),
             used: self.files.disk_limit(),
             own_share: false,
+            retry_after: None,
         }))
     }
 

@@ -166,3 +166,30 @@ fn a_lease_that_is_dropped_hands_back_and_costs_nothing() {
     }
     assert_eq!(rig.hand.store().lanes(None)[0].running, 0);
 }
+
+#[test]
+fn a_full_lane_says_when_it_will_have_room_by_the_pace_of_its_ends() {
+    let rig = Rig::new(4 * MIB);
+    let few = QueueLimits { queue_items: 20, ..UNLIMITED };
+    let full = |tenant: &str, items: u64| {
+        let reserved = rig.hand.store().reserve(&lane(tenant), Need { items, bytes: 64, shed_oldest: false }, &few);
+        reserved.map(drop).expect_err("it is full").retry_after.expect("a time")
+    };
+    rig.append("fast", (0..20).map(|_| item("x")).collect()).expect("there is room");
+    assert_eq!(full("fast", 1), Duration::from_secs(1), "none has ended yet");
+    // Ten a second, one after the other, and as many come.
+    for _ in 0..30 {
+        let leased = rig.take("fast", 1).pop().expect("something waits");
+        rig.pass(Duration::from_millis(100));
+        rig.finish(leased, JobState::Succeeded);
+        rig.append_one("fast", item("x"));
+    }
+    let (one, ten, other) = (full("fast", 1), full("fast", 10), full("other", 1));
+    assert!((100..=120).contains(&one.as_millis()) && (950..=1_200).contains(&ten.as_millis()), "{one:?} {ten:?}");
+    assert_eq!(other, one, "who has nothing in the queue waits for the ends of those that have");
+    rig.hand.store().pause(&lane("fast"), true);
+    assert_eq!(full("fast", 1), Duration::from_secs(30));
+    rig.hand.store().pause(&lane("fast"), false);
+    rig.pass(Duration::from_secs(7));
+    assert_eq!(full("fast", 1), Duration::from_secs(7), "as slow as it has been quiet");
+}
