@@ -120,7 +120,7 @@ impl Content {
     /// What an item of these bytes holds.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Content, NoContent> {
         let version = match bytes.first() {
-            Some(&(version @ (VERSION | WITHOUT_STAND_IN))) => version,
+            Some(&version @ (VERSION | WITHOUT_STAND_IN)) => version,
             Some(&other) => return Err(NoContent::Version(other)),
             None => return Err(NoContent::Unreadable),
         };
