@@ -48,6 +48,8 @@ impl Default for TenantLimits {
 
 /// Looks at jobs, and wishes to cancel them, that a tenant may have open at once.
 const CONTROL_AT_ONCE: u64 = 256;
+/// Of these, looks that wait for a job's end: the rest is never held for long.
+const WAITS_AT_ONCE: u64 = 192;
 
 /// What a tenant has taken. Outlives reloads; limits are passed in.
 #[derive(Debug, Default)]
@@ -198,12 +200,14 @@ impl TenantGate {
         Ok(PayloadMemory { tenant, server })
     }
 
-    /// Asks for what control needs: as often as calls, counted apart from them, and so many at once.
-    pub fn enter_control(&self, limits: &TenantLimits, now: Duration) -> Result<Reservation, Refusal> {
+    /// Asks for what control needs: as often as calls, counted apart from them, and so many at once; where it `waits`, not the last
+    /// of them.
+    pub fn enter_control(&self, limits: &TenantLimits, now: Duration, waits: bool) -> Result<Reservation, Refusal> {
         self.control_rate.take(limits.rate, now).map_err(|wait| rate_exceeded(limits, wait))?;
-        self.control.reserve(1, CONTROL_AT_ONCE).map_err(|used| {
+        let most = if waits { WAITS_AT_ONCE } else { CONTROL_AT_ONCE };
+        self.control.reserve(1, most).map_err(|used| {
             self.control_rate.give_back(limits.rate);
-            Refusal::new(Code::InFlightExceeded, format!("{used} jobs are being looked at.")).policy("control", CONTROL_AT_ONCE, used)
+            Refusal::new(Code::InFlightExceeded, format!("{used} jobs are being looked at.")).policy("control", most, used)
         })
     }
 

@@ -28,7 +28,7 @@ mod unserved;
 
 use bytes::Bytes;
 use spillgate_model::{Code, Flowfile, Refusal};
-use spillgate_queue::{JobId, JobState, LaneName, Room, Store};
+use spillgate_queue::{Job, JobId, JobState, LaneName, Room, Store};
 use spillgate_telemetry::happened::{self, FailedCall};
 
 pub(crate) use append::{content_of, run as append};
@@ -105,7 +105,7 @@ pub(crate) async fn job(store: &Store, live: &Live, tenant: usize, id: &str) -> 
 }
 
 /// How a job of a tenant stands.
-pub(crate) fn job_state(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobState, Refusal> {
+pub(crate) fn job_state(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<Job, Refusal> {
     jobs::state(store, &live.tenants[tenant].plan.name, id).map_err(|refusal| *refusal)
 }
 

@@ -39,7 +39,7 @@ use spillgate_config::plan::DatabasePlan;
 use spillgate_config::{Overrides, Plan};
 use spillgate_connector::Database;
 use spillgate_model::{Datum, Flowfile, Refusal, Rows};
-use spillgate_queue::{JobState, LaneName, Room, Store};
+use spillgate_queue::{Job, LaneName, Room, Store};
 use spillgate_telemetry::{Telemetry, TraceContext};
 use tokio::sync::Notify;
 
@@ -218,7 +218,7 @@ impl Engine {
         durable::job(self.inner.durability.of_jobs()?, live, tenant, id).await
     }
     /// How a job of this tenant stands, from memory alone.
-    pub fn job_state(&self, live: &Live, tenant: usize, id: &str) -> Result<JobState, Refusal> {
+    pub fn job_state(&self, live: &Live, tenant: usize, id: &str) -> Result<Job, Refusal> {
         durable::job_state(self.inner.durability.of_jobs()?, live, tenant, id)
     }
     /// Ends a job that waits as `cancelled`. One that runs or has ended stays as it is: the view says so.

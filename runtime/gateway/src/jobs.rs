@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. A job is visible to its tenant only; to everybody else it does not exist.
-//! 2. A look at a job never stands behind work: it has a rate and places of its own, which are capped, and needs memory only for a
-//!    result, while that is sent.
-//! 3. Waiting holds nothing but the connection and one of those places.
+//! 2. A look at a job never stands behind work: it has a rate and places of its own, which are capped, and needs memory only for the
+//!    result there is, while that is sent.
+//! 3. Waiting holds nothing but the connection and one of those places; some of them are never waited in, so that work can be cancelled.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -66,7 +66,8 @@ pub(crate) async fn answer(
     }
     let caller = &view.live.tenants[tenant];
     let now = trail.started.saturating_duration_since(gateway.started);
-    let _place = caller.gate.enter_control(&caller.limits, now)?;
+    let waits = asked == Asked::Look && head.wait.is_some_and(|wait| !wait.is_zero());
+    let _place = caller.gate.enter_control(&caller.limits, now, waits)?;
     if asked == Asked::Cancel {
         let job = gateway.engine.cancel_job(&view.live, tenant, id).await?;
         return Ok(Ended::Job { asked, job, memory: None, waited: None });
@@ -82,21 +83,25 @@ pub(crate) async fn answer(
 
 /// The job as it stands. Only one that has ended may have a result, which needs memory before it is read.
 async fn look(gateway: &Inner, view: &View, tenant: usize, id: &str) -> Result<(JobView, Option<PayloadMemory>), Refusal> {
-    let state = gateway.engine.job_state(&view.live, tenant, id)?;
-    let memory = if state.is_end() { Some(memory(gateway, view, &view.live.tenants[tenant])?) } else { None };
+    let caller = &view.live.tenants[tenant];
+    let known = gateway.engine.job_state(&view.live, tenant, id)?;
+    let memory = if known.state.is_end() { Some(memory(gateway, view, caller, known.outcome_bytes)?) } else { None };
     let job = gateway.engine.job(&view.live, tenant, id).await?;
     // It ended between the two looks.
     let memory = match memory {
-        None if job.state.is_end() => Some(self::memory(gateway, view, &view.live.tenants[tenant])?),
+        None if job.state.is_end() => {
+            let bytes = job.outcome.as_ref().map_or(0, |outcome| outcome.len() as u64);
+            Some(self::memory(gateway, view, caller, bytes)?)
+        }
         memory => memory,
     };
     Ok((job, memory))
 }
 
-/// Memory for the largest result a job can have.
-fn memory(gateway: &Inner, view: &View, caller: &LiveTenant) -> Result<PayloadMemory, Refusal> {
+/// Memory for a result of so many bytes.
+fn memory(gateway: &Inner, view: &View, caller: &LiveTenant, result: u64) -> Result<PayloadMemory, Refusal> {
     let server_limit = view.live.plan.server.memory.value;
-    let bytes = (view.largest_result + FRAME_BYTES).min(caller.limits.memory).min(server_limit);
+    let bytes = (result + FRAME_BYTES).min(caller.limits.memory).min(server_limit);
     caller.gate.reserve_memory(&caller.limits, bytes, gateway.engine.memory(), server_limit)
 }
 

@@ -20,8 +20,6 @@ pub(crate) struct View {
     pub(crate) live: Arc<Live>,
     pub(crate) callers: Callers,
     pub(crate) routes: Routes,
-    /// Bytes of the largest result that a job of any queue may keep.
-    pub(crate) largest_result: u64,
     /// Whether any flow needs the store.
     pub(crate) durable: bool,
     /// In the order of the plan's flows.
@@ -60,13 +58,12 @@ impl View {
         let callers = Callers::new(&live.tenants);
         let routes = Routes::new(&live.plan);
         let tenants = live.tenants.iter().map(|_| TenantView::default()).collect();
-        let largest_result = live.plan.queues.iter().map(|queue| queue.max_result).max().unwrap_or(0);
         let needs_store =
             |flow: &Flow| flow.queue.is_some() || flow.idempotency.is_some() || flow.unique.is_some() || flow.schedule.is_some();
         let durable = live.plan.flows.iter().any(|flow| needs_store(flow));
         let of_flow = |flow: &Flow| FlowView { needs: Needs::of(flow, &live.plan), shows: Shows::of(flow, &live.plan) };
         let flows = live.plan.flows.iter().map(|flow| of_flow(flow)).collect();
-        View { live, callers, routes, largest_result, durable, flows, tenants }
+        View { live, callers, routes, durable, flows, tenants }
     }
 
     /// The name under which a call is counted.

@@ -108,6 +108,8 @@ pub struct Job {
     pub attempts: u32,
     /// The end's result (of `succeeded`) or problem object is still kept: see [`crate::Store::outcome`].
     pub has_outcome: bool,
+    /// How long that is; 0 where there is none.
+    pub outcome_bytes: u64,
     /// It had an outcome that was pushed out since.
     pub outcome_gone: bool,
     /// It was a dead letter and was replayed: the new job.

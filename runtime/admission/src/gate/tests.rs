@@ -125,16 +125,19 @@ fn control_is_never_behind_work_and_has_its_own_caps() {
     let wide = TenantLimits { rate: Rate { calls: 1_000, period: Duration::from_secs(60), burst: 1_000 }, ..limits() };
     let _work = world.enter(None, 100).expect("all its places and all its memory");
     let _rate = world.enter(None, 0).expect_err("no place");
-    let looks: Vec<_> = std::iter::from_fn(|| world.gate.enter_control(&wide, Duration::ZERO).ok()).collect();
-    assert_eq!(looks.len() as u64, CONTROL_AT_ONCE);
-    let refused = world.gate.enter_control(&wide, Duration::ZERO).expect_err("capped");
+    let enter = |waits| world.gate.enter_control(&wide, Duration::ZERO, waits);
+    let waits: Vec<_> = std::iter::from_fn(|| enter(true).ok()).collect();
+    assert_eq!(waits.len() as u64, WAITS_AT_ONCE);
+    let looks: Vec<_> = std::iter::from_fn(|| enter(false).ok()).collect();
+    assert_eq!((waits.len() + looks.len()) as u64, CONTROL_AT_ONCE, "who waits leaves places to who does not");
+    let refused = world.gate.enter_control(&wide, Duration::ZERO, false).expect_err("capped");
     assert_eq!((refused.code, refused.policy.expect("a limit").name), (Code::InFlightExceeded, "control"));
-    drop(looks);
+    drop((looks, waits));
     let other = World::default();
     for _ in 0..2 {
-        drop(other.gate.enter_control(&limits(), Duration::ZERO).expect("within the rate"));
+        drop(other.gate.enter_control(&limits(), Duration::ZERO, false).expect("within the rate"));
     }
-    assert_eq!(other.gate.enter_control(&limits(), Duration::ZERO).expect_err("too often").code, Code::RateExceeded);
+    assert_eq!(other.gate.enter_control(&limits(), Duration::ZERO, false).expect_err("too often").code, Code::RateExceeded);
     assert_eq!(other.taken().0, 2, "calls have a rate of their own");
 }
 

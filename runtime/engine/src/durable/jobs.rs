@@ -33,8 +33,8 @@ fn own(store: &Store, tenant: &str, id: &str) -> Result<JobId, Box<Refusal>> {
 }
 
 /// How a job of this tenant stands.
-pub(super) fn state(store: &Store, tenant: &str, id: &str) -> Result<JobState, Box<Refusal>> {
-    known(store, own(store, tenant, id)?).map(|job| job.state)
+pub(super) fn state(store: &Store, tenant: &str, id: &str) -> Result<Job, Box<Refusal>> {
+    known(store, own(store, tenant, id)?)
 }
 
 /// A job as it stands.

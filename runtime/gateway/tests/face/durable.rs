@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use spillgate_model::limits::BODY_BYTES;
+use spillgate_queue::disk::simulated::{CallKind, Failure};
 use spillgate_queue::{LaneName, Store};
 
 use crate::support::{Face, Reply, get, patiently, until, with, with_body};
@@ -261,6 +262,55 @@ async fn until_the_store_serves_durable_flows_are_refused_and_direct_ones_run() 
     let durable = face.send("GET /readyz?for=durable HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(durable.status, 503);
     assert!(!durable.body.contains("secret"), "{}", durable.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_that_fails_ends_durable_work_and_nothing_else() {
+    let (face, _store, disk) = Face::start_durable().await;
+    let durable = "GET /readyz?for=durable HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_eq!(face.send(durable).await.status, 200);
+    disk.fail_all(CallKind::Sync, Failure::Broken);
+    face.send(&order(18, "")).await.problem(503, "store_failed");
+    face.send(&order(18, "")).await.problem(503, "store_failed");
+    let plain = face.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let reasons = json!(["the store of durable work has stopped: a write or a sync failed"]);
+    assert_eq!((plain.status, plain.json()), (200, json!({ "status": "degraded", "reasons": reasons })));
+    let ready = face.send(durable).await;
+    assert_eq!((ready.status, ready.json()), (503, json!({ "status": "unavailable", "reasons": reasons })));
+    assert_eq!(face.get("agent-key", "/api/echo/1").await.status, 200);
+    assert_eq!(face.notes(18), 0, "what was not acknowledged was not done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_can_be_cancelled_however_many_wait_and_looked_at_while_flows_have_the_memory() {
+    let (face, store) = paused().await;
+    let href = followed(&face.send(&order(19, "")).await);
+    let mut waits = Vec::new();
+    let wait = with(&get("agent-key", &href), "Prefer: wait=60\r\n");
+    for _ in 0..192 {
+        let mut wire = face.connect().await;
+        wire.write(wait.as_bytes()).await;
+        waits.push(wire);
+    }
+    let waiting = "spillgate_calls_in_flight{tenant=\"agent\",flow=\"(jobs)\"} 192\n";
+    until("all to wait", || face.telemetry.render_metrics().contains(waiting)).await;
+    face.send(&wait).await.problem(429, "in_flight_exceeded");
+    assert_eq!(face.get("agent-key", &href).await.json()["job"]["state"], json!("queued"));
+    let reply = face.send(&delete("agent-key", &href)).await;
+    assert_eq!((reply.status, &reply.json()["job"]["state"]), (200, &json!("cancelled")), "{}", reply.body);
+    for mut wire in waits {
+        assert_eq!(wire.reply().await.json()["job"]["state"], json!("cancelled"));
+    }
+    store.pause(&lane(), false);
+    let done = face.send(&order(20, "Prefer: wait=4\r\n")).await;
+    let href = done.json()["job"]["href"].as_str().expect("a path").to_owned();
+    // All of the tenant's memory but a few KiB.
+    let _held = face.tenant("agent", |tenant| {
+        let most = tenant.limits.memory - (4 << 10) - tenant.gate.memory();
+        tenant.gate.reserve_memory(&tenant.limits, most, face.engine.memory(), u64::MAX).expect("it is free")
+    });
+    let look = face.get("agent-key", &href).await;
+    assert_eq!((look.status, &look.json()["result"]["row_count"]), (200, &json!(1)), "{}", look.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

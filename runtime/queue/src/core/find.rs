@@ -21,7 +21,7 @@ impl Core {
         let job = |state, attempts, entry: Option<Entry>| {
             let (has_outcome, outcome_gone) = entry.map_or((false, false), |entry| (entry.has_outcome(), entry.outcome_gone()));
             let replayed_as = of.replayed.get(&id.sequence).copied();
-            Some(Job { id, lane: of.name.clone(), state, attempts, has_outcome, outcome_gone, replayed_as })
+            Some(Job { id, lane: of.name.clone(), state, attempts, has_outcome, outcome_bytes: 0, outcome_gone, replayed_as })
         };
         if let Some(until) = of.ending.get(&id.sequence) {
             return job(until.state, until.attempts, None);
@@ -32,9 +32,11 @@ impl Core {
             Some(JobEntry { phase: Phase::Aside { .. }, attempts, .. }) => return job(JobState::Queued, *attempts, None),
             None => {}
         }
-        if let Some((_, entry)) = of.journal.find(Sort::Job, id.sequence) {
+        if let Some((at, entry)) = of.journal.find(Sort::Job, id.sequence) {
             let is_known = !entry.is_void() && !entry.is_past(self.now);
-            return if is_known { job(entry.state(), entry.attempts(), Some(entry)) } else { None };
+            let outcome_bytes = if entry.has_outcome() { of.journal.extents[at].outcome_bytes(id.sequence) } else { 0 };
+            let known = || job(entry.state(), entry.attempts(), Some(entry)).map(|job| Job { outcome_bytes, ..job });
+            return if is_known { known() } else { None };
         }
         if of.items.is_live(id.sequence) {
             return job(JobState::Queued, 0, None);
