@@ -6,7 +6,7 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{Connection, Row};
 use spillgate_connector::exact::{self, CellError, Raw};
-use spillgate_connector::{DatabaseError, Failure, ReadLimits, Shape, Statement, Written};
+use spillgate_connector::{Blame, DatabaseError, Failure, ReadLimits, Shape, Statement, Written};
 use spillgate_model::limits::STATEMENTS_PER_SESSION;
 use spillgate_model::rows::RowEnd;
 use spillgate_model::{Rows, RowsBuilder, Type, Value};
@@ -45,7 +45,16 @@ impl<'c> Statements<'c> {
         self.connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most).map_err(|error| of_statement(&error))?;
         let kept = self.prepared(statement)?;
         bind(&mut kept.prepared, parameters)?;
-        kept.run(statement, limits, control)
+        kept.run(statement, limits, control).map_err(|error| self.of_changed_tables(statement, error))
+    }
+
+    /// SQLite makes a kept statement ready anew when tables have changed, and a failure of that looks like one of its run. Making it
+    /// ready once more tells them apart.
+    fn of_changed_tables(&self, statement: &Statement, error: DatabaseError) -> DatabaseError {
+        if error.failure != Failure::Refused || error.blame != Blame::Statement {
+            return error;
+        }
+        self.connection.prepare(&statement.text).err().map_or(error, |again| of_preparing(&again))
     }
 
     pub(crate) fn write(&mut self, statement: &Statement, parameters: &[Value], limits: ReadLimits) -> Result<Written, DatabaseError> {

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use spillgate_connector::conformance::{WIDE, declared, statement, value};
-use spillgate_connector::{Access, Database as _, Ended, Failure, ReadLimits, Session};
+use spillgate_connector::{Access, Blame, Database as _, Ended, Failure, ReadLimits, Session};
 use spillgate_model::{Type, Value};
 use spillgate_sqlite::{SettingsError, Sqlite, SqliteOptions};
 use support::File;
@@ -120,6 +120,35 @@ async fn f2_a_changed_table_shows_its_new_column() {
         let names: Vec<&str> = rows.columns().iter().map(|column| &*column.name).collect();
         assert_eq!(names, ["b", "c"]);
     }
+}
+
+/// What a statement names may go while its session is open: that is no fault of the work, and passes when somebody mends it.
+#[tokio::test]
+async fn a_table_that_goes_under_a_warm_session_is_a_missing_table() {
+    let file = File::new();
+    file.beside().execute_batch("CREATE TABLE run (id INTEGER PRIMARY KEY, v INTEGER)").expect("a table");
+    let mut session = open(&file, Access::ReadWrite).await;
+    let insert = statement("INSERT INTO run (id, v) VALUES (?, ?)");
+    let mut write = async |id: i64| {
+        session.begin().await.expect("begin");
+        let written = session.write(&insert, &[Value::Integer(id), Value::Integer(0)], WIDE).await;
+        session.rollback().await.expect("rollback");
+        written
+    };
+    write(1).await.expect("it is there");
+    for (breaks, mends) in [
+        ("ALTER TABLE run RENAME TO run2", "ALTER TABLE run2 RENAME TO run"),
+        ("ALTER TABLE run RENAME COLUMN v TO vv", "ALTER TABLE run RENAME COLUMN vv TO v"),
+    ] {
+        file.beside().execute_batch(breaks).expect("renamed");
+        let error = write(2).await.expect_err("it is gone");
+        assert_eq!((error.failure, error.blame), (Failure::Refused, Blame::Schema), "{breaks}");
+        file.beside().execute_batch(mends).expect("renamed back");
+        write(3).await.expect("it is back");
+    }
+    file.beside().execute_batch("INSERT INTO run VALUES (4, 0)").expect("a row");
+    let error = write(4).await.expect_err("it is there already");
+    assert_eq!((error.failure, error.blame), (Failure::Refused, Blame::Statement), "a fault of the work stays one");
 }
 
 /// C4: one text is one statement; nothing after a semicolon runs.

@@ -88,9 +88,10 @@ pub(super) async fn attempt(work: &Work<'_>, leased: Leased) -> After {
     };
     let tenant = &live.tenants[call.tenant];
     let memory = live.plan.flows[call.flow].memory.saturating_add(2 * bytes + carried_bytes(&content));
-    if memory > tenant.limits.memory || memory > live.plan.server.memory.value {
-        let why = format!("it needs {memory} bytes of memory, more than its tenant or the server may have");
-        return work.misfit(lease, Some(&content), Code::MemoryFull, &why).await;
+    // More than it may ever have, as the limits are now: it waits for others, as for memory that is in use.
+    let could_fit = memory <= tenant.limits.memory && memory <= live.plan.server.memory.value;
+    if !could_fit && !interrupted {
+        return work.pass(lease).await;
     }
     let reserved = tenant.gate.reserve_memory(&tenant.limits, memory, &work.inner.memory, live.plan.server.memory.value);
     let Ok(_memory) = reserved else {

@@ -148,3 +148,19 @@ fn an_item_waits_for_memory_and_does_not_fail() {
     assert_eq!(life.end(job).0, JobState::Succeeded);
     assert_eq!(life.store().job(job).expect("it is kept").attempts, 1);
 }
+
+#[test]
+fn a_limit_lowered_below_what_an_item_needs_lets_it_wait() {
+    let ground = Ground::new(QUEUE, &[BOOK]);
+    let life = ground.start();
+    life.pause("work", "one", true);
+    let job = life.append("book", r#"{"amount": 2}"#);
+    let lowered = format!("{QUEUE}\n[class.agent]\nmemory = \"1KiB\"\n");
+    life.reload(&lowered, &[BOOK]);
+    life.pause("work", "one", false);
+    life.until("it was looked at, and waits", || waits_for_configuration(&life));
+    assert_eq!(life.store().job(job).expect("it is kept").state, JobState::Queued);
+    life.reload(QUEUE, &[BOOK]);
+    assert_eq!(life.end(job).0, JobState::Succeeded);
+    assert_eq!(ground.stock(), 2);
+}
