@@ -100,6 +100,9 @@ impl Core {
             self.drop_content(lane, sequence, traits.bytes, kept);
         }
         self.count_end(lane, ending.state);
+        if ending.state == JobState::Expired {
+            self.lanes[lane].expired_in = self.gathering.number;
+        }
         self.lanes[lane].pending.work = true;
         self.settle(lane);
         Ok(())

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
 
+use crate::core::Ticket;
 use crate::core::extents::Position;
 use crate::core::items::Items;
 use crate::core::journal::Journal;
@@ -304,6 +305,8 @@ pub(crate) struct Lane {
     /// Largest outcome that is kept, as last heard.
     pub(crate) outcome_bytes: u64,
     pub(crate) dirty: bool,
+    /// The batch that its latest expired item ends in: until it is durable, the item is not said to be gone.
+    pub(crate) expired_in: Ticket,
     pub(crate) pending: Pending,
     pub(crate) paused: bool,
     pub(crate) waits: Waits,
@@ -358,6 +361,7 @@ impl Lane {
             promised_extents: 0,
             outcome_bytes: u64::MAX,
             dirty: false,
+            expired_in: 0,
             pending: Pending::default(),
             paused: false,
             waits: Waits::Empty,

@@ -89,8 +89,8 @@ impl Core {
         }
         let (waits, ready_at) = self.waits(lane);
         self.lanes[lane].change_waits(waits, self.now);
-        // Items that expired are ended when it is said that there is nothing.
-        let ticket = if self.lanes[lane].dirty { self.gathering.number } else { self.committed };
+        // Items that expired are ended when it is said that there is nothing, whoever ended them.
+        let ticket = self.lanes[lane].expired_in;
         Ok(if taken.is_empty() { Step::Nothing { waits, ready_at, ticket } } else { Step::Items(taken) })
     }
 
