@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. `in_use + idle + ending` never passes `max`: every session that may exist at the database is counted, one whose end
 //!    is not confirmed among them.
-//! 2. Who is next is decided by [`spillgate_admission::FairSeats`] alone; a session that is free goes to nobody else. A line holds at most as many calls
-//!    of a tenant as its share says.
+//! 2. Who is next is decided by [`spillgate_admission::FairSeats`] alone; a session that is free goes to nobody else. A line holds
+//!    at most as many calls of a tenant as its share says.
 //! 3. A seat is given back by drop on every path. One dropped with a statement or transaction open is `ending` until
 //!    the connector says what became of it, and stays its tenant's so long.
 //! 4. While the database does not answer, one call at a time tries to connect, after a shared wait that doubles; the others
