@@ -24,9 +24,11 @@ impl Core {
     pub(crate) fn could_shed(&self, lane: usize, items: u64, bytes: u64) -> bool {
         let of = &self.lanes[lane];
         let busy = of.jobs.values().filter(|entry| !matches!(entry.phase, Phase::Aside { .. }) || entry.interrupted);
+        // What was found at a start and not read yet may be any of what the lane holds.
+        let is_known = busy.clone().all(|entry| entry.traits.is_some());
         let busy_bytes: u64 = busy.clone().filter_map(|entry| entry.traits.as_ref()).map(|traits| traits.bytes).sum();
         let (waiting, waiting_bytes) = (of.unended.saturating_sub(busy.count() as u64), of.bytes.saturating_sub(busy_bytes));
-        of.suspect_below == 0 && waiting >= items && waiting_bytes >= bytes
+        of.suspect_below == 0 && waiting >= items && (bytes == 0 || is_known && waiting_bytes >= bytes)
     }
 
     /// The oldest waiting jobs, at most so many.
