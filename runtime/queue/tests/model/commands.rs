@@ -166,13 +166,15 @@ impl World {
                 })
             }
             Act::Finish { id, finish } => {
+                // What others on their way were promised stays promised, also when there is no room for all of this.
+                let before = self.promised;
                 let mut emits = Vec::new();
                 for (lane, items) in finish.emits {
                     let room = self.reserve(lane, &items);
-                    self.promised = room.is_some();
+                    self.promised = before || room.is_some();
                     emits.push(Emit { room: room?, items });
                 }
-                self.promised = false;
+                self.promised = before;
                 let lease = self.leases.remove(&id).expect("it is at work");
                 let Finish { state, outcome, keep, frees_keys, note, .. } = finish;
                 let end = End { state, outcome, keep, frees_keys, emits, note };

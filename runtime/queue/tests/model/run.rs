@@ -19,7 +19,7 @@ pub(crate) const KEYS: u64 = 6;
 pub(crate) const NOTES: u64 = 2;
 pub(crate) const UNIQUES: u64 = 3;
 /// Seeds of a plain run.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 /// No command takes more steps of the store.
 const STEPS: usize = 2_000;
 /// Moments of the book and of the store never fall together: every span but the passing of time ends with half a second.
