@@ -57,7 +57,9 @@ fn book(server: &Server, key: &str, reference: &str) -> Reply {
 
 fn accepted(server: &Server, key: &str, reference: &str) -> String {
     let reply = book(server, key, reference);
-    assert_eq!((reply.status, state_of(&reply).as_str()), (202, "queued"), "{reply:?}");
+    assert_eq!(reply.status, 202, "{reply:?}");
+    // A worker may have it before its caller has the answer.
+    assert!(["queued", "running"].contains(&state_of(&reply).as_str()), "{reply:?}");
     job_of(&reply)
 }
 

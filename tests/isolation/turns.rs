@@ -129,6 +129,8 @@ fn e5_a_single_item_is_worked_off_within_a_few_turns_of_a_backlog_of_eight_hundr
     assert_eq!(state_of(&ended), "succeeded", "{ended:?}");
     // What the end is noticed by takes some turns too.
     assert!(turns <= 25, "{turns} items of the backlog went before it");
-    let wait = |tenant: &str| server.metric(&format!("spillgate_queue_wait_seconds_count{{queue=\"work\",tenant=\"{tenant}\"}}"));
-    assert!(wait("single") == Some(1.0) && wait("many").is_some_and(|count| count >= 5.0), "the wait of each tenant is a metric");
+    server.wait_for("the wait of each tenant to be a metric", |server| {
+        let wait = |tenant: &str| server.metric(&format!("spillgate_queue_wait_seconds_count{{queue=\"work\",tenant=\"{tenant}\"}}"));
+        (wait("single") == Some(1.0) && wait("many").is_some_and(|count| count >= 5.0)).then_some(())
+    });
 }
