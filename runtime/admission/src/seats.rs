@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. Seats held and connections held back are never more than the pool, whatever is asked; nothing is evicted.
-//! 2. A tenant never gets a seat beyond its `limit`. One below its `reserved` gets the next seat that comes free.
+//! 2. A tenant never gets a seat beyond its `limit`, which goes down with that of the database by as many seats. One below its `reserved` gets the next seat that comes free.
 //! 3. Calls that are slow or not yet measured never get one of the `fast_only` seats, and fast calls keep them however low the limit is.
 //! 4. No seat stays free while a call waits that may have it.
 //! 5. Of two tenants of a class that always wait for the same kind of seat, neither gets more connection-seconds over its weight than
@@ -104,6 +104,7 @@ impl FairSeats {
             self.limit.reset(pool.max);
         }
         self.pool = pool;
+        self.refile_all();
     }
 
     /// A call wants a seat. After [`Asked::Wait`], ask [`FairSeats::next`].
@@ -214,7 +215,10 @@ impl FairSeats {
             return self.limit.pass(now);
         }
         let bounds = (self.pool.floor.min(self.pool.max), self.pool.max);
-        let held = seated.held();
+        let (held, before) = (seated.held(), self.limit.seats(self.pool.max));
         self.limit.look(tenants.iter_mut().map(|tenant| &mut tenant.evidence), bounds, |limit| held * 2 >= limit, now);
+        if self.limit.seats(self.pool.max) != before {
+            self.refile_all();
+        }
     }
 }

@@ -58,6 +58,18 @@ pub struct Share {
     pub line: u32,
 }
 
+impl Share {
+    /// Its `limit` while only so many of `max` seats may be held: others find as many beside it as ever. One seat and what is reserved
+    /// for it stay its own.
+    pub(super) fn limit_under(&self, limit: u32, max: u32) -> u32 {
+        if self.limit >= max {
+            // Nothing is left to others on a good day either.
+            return self.limit;
+        }
+        limit.saturating_sub(max - self.limit).max(self.reserved).max(1).min(self.limit)
+    }
+}
+
 /// What a database has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {

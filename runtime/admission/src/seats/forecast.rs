@@ -47,7 +47,7 @@ impl FairSeats {
     pub(super) fn is_free(&self, asking: &Asking<'_>, tenant: Option<&Tenant>) -> bool {
         let room = self.room();
         room[usize::from(is_slow(asking.estimate))]
-            && tenant.map_or(0, |tenant| tenant.held) < asking.share.limit
+            && tenant.map_or(0, |tenant| tenant.held) < self.limit_of(&asking.share)
             && (asking.class != Class::Control || self.control_has_room())
             && !self.order.any(room)
     }
@@ -89,7 +89,8 @@ impl FairSeats {
         let held = tenant.map_or(0, |tenant| tenant.held);
         let surplus = (self.seated.held() + 1).saturating_sub(self.limit()).max(1);
         let next = self.interval(speed, now).as_secs_f64() * f64::from(surplus);
-        let at_own_limit = if held >= share.limit { hold * f64::from(ahead + 1) / f64::from(share.limit.max(1)) } else { 0.0 };
+        let own_limit = self.limit_of(&share);
+        let at_own_limit = if held >= own_limit { hold * f64::from(ahead + 1) / f64::from(own_limit.max(1)) } else { 0.0 };
         if held < share.reserved || class == Class::Control {
             return duration(next.max(at_own_limit));
         }

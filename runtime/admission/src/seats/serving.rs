@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::FairSeats;
 use super::adaptive::Evidence;
-use super::asking::{Asking, Class, Held, Next, RefusalKind, Ticket};
+use super::asking::{Asking, Class, Held, Next, RefusalKind, Share, Ticket};
 use super::codel;
 use super::estimate::Estimate;
 use super::order::{FAST, Filed, Key, Rank, SLOW, virtual_time};
@@ -33,6 +33,10 @@ impl FairSeats {
     /// Seats that may be held.
     pub(super) fn limit(&self) -> u32 {
         self.limit.seats(self.pool.max).min(self.reachable())
+    }
+    /// Seats that a tenant may hold: its limit goes down with that of the database.
+    pub(super) fn limit_of(&self, share: &Share) -> u32 {
+        share.limit_under(self.limit.seats(self.pool.max), self.pool.max)
     }
     fn reachable(&self) -> u32 {
         self.pool.max.saturating_sub(self.held_back)
@@ -167,15 +171,21 @@ impl FairSeats {
         ticket
     }
 
+    /// The limit moved, and with it that of each tenant.
+    pub(super) fn refile_all(&mut self) {
+        self.tenants.places().for_each(|place| self.refile(place));
+    }
+
     /// Brings a tenant's places in the order up to date: after every change of what it holds, what waits, or what it may.
     pub(super) fn refile(&mut self, place: usize) {
         let tenant = self.tenants.at(place);
         if tenant.waiting == 0 && tenant.backlogged == 0 {
             return;
         }
+        let may = tenant.held < self.limit_of(&tenant.share);
         for class in Class::ALL {
             let tenant = self.tenants.get(place);
-            let (may, is_reserved) = (tenant.may_hold_more(), tenant.held < tenant.share.reserved);
+            let is_reserved = tenant.held < tenant.share.reserved;
             let weight = tenant.share.weight.max(1);
             let queue = tenant.queue(class);
             let speeds = queue.speeds();

@@ -1,6 +1,7 @@
 //! What is known of each tenant of one database: its share, the seats it holds, its lines.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,9 +94,6 @@ impl Tenant {
     pub(super) fn line(&mut self, ticket: &Ticket) -> &mut Line {
         &mut self.queues[ticket.class as usize].lines[usize::from(ticket.slow)]
     }
-    pub(super) fn may_hold_more(&self) -> bool {
-        self.held < self.share.limit
-    }
 }
 
 /// Tenants that were seen, forgotten some time after they went idle.
@@ -143,6 +141,10 @@ impl Tenants {
             !idle
         });
         self.sweep_at = self.by_name.len() * 2;
+    }
+    /// Places of all of them, and of some that are no longer known.
+    pub(super) fn places(&self) -> Range<usize> {
+        0..self.all.len()
     }
     pub(super) fn find(&self, name: &str) -> Option<&Tenant> {
         self.by_name.get(name).map(|place| &self.all[*place])

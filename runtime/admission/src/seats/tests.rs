@@ -1,7 +1,12 @@
 //! The seats against a simulated database, and against anything that may be asked in any order.
 
+mod classes;
 mod isolation;
+mod limit;
+mod lines;
 mod properties;
 mod recovery;
-mod rules;
+mod rig;
+mod shares;
+mod speeds;
 mod world;

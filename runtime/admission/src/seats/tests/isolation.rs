@@ -70,6 +70,19 @@ fn promise_5_a_flood_of_the_same_class_moves_no_other_tenant() {
     assert!(goodput >= 0.95 * 14.0 / 0.02, "the flood still gets what is left: {goodput}/s");
 }
 
+/// The limit goes down to four of eight, of which one is for fast calls: the flood holds two, and not all that slow calls may have.
+#[test]
+fn promise_5_a_flood_leaves_seats_to_others_of_a_sick_database_too() {
+    let pool = pool(8);
+    let flood = Callers { tenant: "flood", hold: ms(150), pace: Pace::Callers(40), ..agents(&pool) };
+    let other = Callers { tenant: "other", pace: Pace::Callers(1), ..flood.clone() };
+    let sick = |_, now: Duration, _| if now >= s(20) { 10.0 } else { 1.0 };
+    let world = World::new(pool, vec![other, flood]).measured().slowed(sick).play(s(60));
+    assert!(world.samples.iter().filter(|(at, ..)| *at > s(25)).all(|(_, _, limit)| *limit == 4));
+    let waits = world.told[0].answered.iter().filter(|(asked, ..)| *asked > s(25)).map(|(_, wait, _)| *wait);
+    assert_eq!(waits.max(), Some(Duration::ZERO));
+}
+
 #[test]
 fn hundred_equal_tenants_that_flood_share_alike_and_a_newcomer_waits_two_statements() {
     let pool = pool(16);

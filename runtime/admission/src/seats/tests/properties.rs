@@ -81,11 +81,18 @@ impl Model {
     fn held_by(&self, tenant: usize) -> u32 {
         u32::try_from(self.holders.iter().filter(|holder| holder.tenant == tenant).count()).expect("few")
     }
+    /// What a tenant leaves to others of the whole pool it leaves to them of a lowered limit.
+    fn limit_of(&self, share: &Share) -> u32 {
+        let (limit, max) = (self.seats.status(self.now).limit, self.pool.max);
+        let left_to_others = max.saturating_sub(share.limit);
+        let kept = share.reserved.max(1).min(share.limit);
+        if left_to_others == 0 { share.limit } else { limit.saturating_sub(left_to_others).max(kept) }
+    }
     /// Invariants 1, 2 and 3, at each grant.
     fn granted(&mut self, tenant: usize, slow: bool, held: Held) {
         self.holders.push(Holder { tenant, slow, since: self.now, held });
         assert!(self.seats.in_use() + self.held_back <= self.pool.max, "over-admitted");
-        assert!(self.held_by(tenant) <= self.shares[tenant].limit, "beyond its limit: {:?}", self.seats.status(self.now));
+        assert!(self.held_by(tenant) <= self.limit_of(&self.shares[tenant]), "beyond its limit: {:?}", self.seats.status(self.now));
         let slow_held = self.holders.iter().filter(|holder| holder.slow).count();
         let may = self.pool.max.saturating_sub(self.pool.fast_only).max(1) as usize;
         assert!(!slow || slow_held <= may, "a slow call holds a seat of the fast ones");
@@ -158,7 +165,7 @@ impl Model {
         let room = self.seats.room();
         for waiter in &self.waiters {
             let tenant = self.seats.tenants.find(&self.names[waiter.tenant]).expect("it waits");
-            let may = tenant.held < tenant.share.limit && (waiter.class != Class::Control || self.seats.control_has_room());
+            let may = tenant.held < self.limit_of(&tenant.share) && (waiter.class != Class::Control || self.seats.control_has_room());
             assert!(!may || !room[usize::from(waiter.slow)], "a seat stays free while a call waits");
         }
         let status = self.seats.status(self.now);
