@@ -1,8 +1,9 @@
 //! Request ids: 128 bits in hexadecimal, half chance (a process), half a count (a call in it). No lock, no clock.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use spillgate_model::chance;
 
 /// Hands out ids.
 #[derive(Debug)]
@@ -13,8 +14,7 @@ pub(crate) struct RequestIds {
 
 impl RequestIds {
     pub(crate) fn new() -> Self {
-        // Each `RandomState` has keys from the system's source of chance.
-        RequestIds { process: RandomState::new().hash_one(0_u8), count: AtomicU64::new(0) }
+        RequestIds { process: chance::drawn(), count: AtomicU64::new(0) }
     }
 
     /// The next id and its number, which also seeds the jitter of its reply.

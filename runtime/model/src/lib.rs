@@ -1,4 +1,4 @@
-//! The words that three or more crates share: values, rows, codes, refusals, units, hard limits, flowfiles.
+//! The words that three or more crates share: values, rows, codes, refusals, units, hard limits, flowfiles; and numbers by chance.
 //!
 //! Invariants
 //! 1. Nothing here does I/O, waits, or reads a clock.
@@ -7,6 +7,7 @@
 //!
 //! It refuses: configuration, wire formats of a single face, anything only one or two crates need.
 
+pub mod chance;
 pub mod code;
 pub mod datum;
 pub mod flowfile;

@@ -1,6 +1,6 @@
 //! W3C trace context: what comes with a call and what goes on to whom it calls.
 
-use std::hash::{BuildHasher as _, RandomState};
+use spillgate_model::chance;
 
 /// Where a call stands in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,9 @@ fn lower_hex(text: &str) -> Option<u128> {
     lower.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Not 0; unlike others without a source of chance of our own: each `RandomState` has keys of its own.
+/// Not 0, which names no span.
 fn random() -> u64 {
-    RandomState::new().hash_one(0_u8).max(1)
+    chance::drawn().max(1)
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use spillgate_admission::Reservation;
 use spillgate_config::plan::{Flow, QueueCut, QueuePlan};
-use spillgate_model::{Code, Datum, Refusal};
+use spillgate_model::{Code, Datum, Refusal, chance};
 use spillgate_queue::{Appended, Appending, NewItem, Room, Store};
 use tokio::time::{Instant, timeout_at};
 
 use super::codec::{DEPTH, Writer};
-use super::content::{Begins, Content, Origin, drawn};
+use super::content::{Begins, Content, Origin};
 use super::jobs::Patience;
 use super::room::{self, store_refusal};
 use super::{JobView, fit, jobs};
@@ -127,7 +127,7 @@ pub(crate) fn content_of(call: &Call, begins: Begins, origin: Origin, carried: V
         id: call.flowfile.id.clone(),
         run: call.flowfile.run.clone(),
         key: call.key.clone(),
-        stand_in: call.key.is_none().then(drawn),
+        stand_in: call.key.is_none().then(chance::drawn_wide),
         trace: call.trace,
         inputs: fit::inputs_of(flow, &call.flowfile.input),
         carried,

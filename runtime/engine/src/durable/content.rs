@@ -4,7 +4,6 @@
 //! Version 1, without the stand-in, is read too. Numbers, decimals and bytes come back exactly. Another version, or bytes that are no
 //! item, are told apart and never a panic.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use spillgate_model::{Code, Type, Value};
@@ -128,13 +127,6 @@ impl Content {
         let content = read(&mut reader, version).map_err(|Unreadable| NoContent::Unreadable)?;
         if reader.rest.is_empty() { Ok(content) } else { Err(NoContent::Unreadable) }
     }
-}
-
-/// A number nobody else draws, or can guess.
-pub(crate) fn drawn() -> u128 {
-    // Each `RandomState` has keys from the system's source of chance.
-    let chance = RandomState::new();
-    u128::from(chance.hash_one(0_u8)) << 64 | u128::from(chance.hash_one(1_u8))
 }
 
 fn write_carried(writer: &mut Writer, carried: &Carried) -> Result<(), TooDeep> {

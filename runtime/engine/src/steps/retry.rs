@@ -2,11 +2,11 @@
 //!
 //! One layer only: what a queue will try again is not tried again within the attempt.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use spillgate_admission::{RetryBudget, RetryLimits};
 use spillgate_config::plan::Step;
+use spillgate_model::chance;
 use spillgate_telemetry::DatabaseMetrics;
 use tokio::time::Instant;
 
@@ -95,8 +95,6 @@ impl<'a> Tries<'a> {
 
 /// Anything up to `ceiling`: callers that failed together do not come back together.
 pub(crate) fn jittered(ceiling: Duration) -> Duration {
-    // Each `RandomState` has keys of its own: one hash of nothing is a random number.
-    let random = RandomState::new().build_hasher().finish();
     let microseconds = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(random % microseconds.saturating_add(1).max(1))
+    Duration::from_micros(chance::drawn() % microseconds.saturating_add(1).max(1))
 }

@@ -15,9 +15,10 @@ mod journal;
 mod lost;
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
+
+use spillgate_model::chance;
 
 use crate::core::Core;
 use crate::core::append::milliseconds;
@@ -219,8 +220,12 @@ impl Core {
 
     /// Where it is not known, or cannot be kept, which serials were given out: far enough away by chance.
     pub(crate) fn leave_out_serials(&mut self) {
-        let random = RandomState::new().hash_one(self.store) >> 24;
-        self.next_serial = self.next_serial.saturating_add(random);
+        self.next_serial = self.next_serial.saturating_add(chance::drawn() >> 24);
+    }
+    /// Of a store that is made: serials below it, and with them numbers of lanes, belong to one that is gone.
+    pub(crate) fn begin_at(&mut self, serial: u64) {
+        self.next_serial = self.next_serial.max(serial);
+        self.committed_below = self.next_serial;
     }
     /// What the next start may have to leave out: as many serials from the next one on as there are extents.
     pub(crate) fn serials_in_doubt(&self) -> u64 {

@@ -1,8 +1,9 @@
 //! The file `head`, and what it says of the files there should be.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+
+use spillgate_model::chance;
 
 use crate::core::recover::Known;
 use crate::disk::{Disk, DiskFile};
@@ -79,7 +80,7 @@ pub(crate) fn head(
     let known = files.values().find_map(|file| first_store(file.as_ref()));
     let longest = files.values().filter_map(|file| file.bytes().ok()).max();
     let bytes = longest.map_or(file_bytes(disk_limit), |longest| file_bytes(longest.saturating_mul(32)));
-    let store = known.unwrap_or_else(|| RandomState::new().hash_one(disk_limit) | 1);
+    let store = known.unwrap_or_else(|| chance::drawn() | 1);
     // Of a head that is lost nobody knows how long the files were.
     let head = StoreHead { store, file_bytes: bytes, disk_limit: if files.is_empty() { disk_limit } else { 0 }, next_serial: 0 };
     if is_there {

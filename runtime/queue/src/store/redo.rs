@@ -13,9 +13,10 @@
 //! It refuses: knowing what is written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spillgate_model::chance;
 
 use crate::core::stream::Write;
 use crate::disk::{Disk, DiskFile};
@@ -76,7 +77,7 @@ impl Redo {
     /// One that says nothing.
     pub(crate) fn new(file: Arc<dyn DiskFile>, bytes: u64, store: u64) -> Self {
         // What an earlier run left behind must never seem to go on: it began somewhere else.
-        let epoch = RandomState::new().hash_one(store);
+        let epoch = chance::drawn();
         let state = State { epoch, number: 0, end: 0, is_used: false, unsynced: BTreeSet::new(), buffer: Vec::new() };
         Redo { file, bytes, store, state: Mutex::new(state) }
     }
