@@ -13,7 +13,7 @@ use spillgate_model::units::Rate;
 use spillgate_model::{Code, Refusal};
 
 use crate::budget::{Budget, Reservation};
-use crate::pace::Pace;
+use crate::call_time::CallTime;
 use crate::rate::RateLimiter;
 use crate::recovery::{Cause, Recovery};
 use crate::repeat::Repeats;
@@ -57,7 +57,7 @@ pub struct TenantGate {
     rate: RateLimiter,
     in_flight: Arc<Budget>,
     memory: Arc<Budget>,
-    pace: Pace,
+    call_time: CallTime,
     runs: Arc<Runs>,
     repeats: Repeats,
     recovery: Recovery,
@@ -180,7 +180,7 @@ impl TenantGate {
         if !refusal.retryable {
             return refusal;
         }
-        refusal.retry_after(self.pace.turn(self.in_flight.used(), now))
+        refusal.retry_after(self.call_time.turn(self.in_flight.used(), now))
     }
 
     /// Asks for memory alone: the tenant's share, then the server's.
@@ -193,7 +193,7 @@ impl TenantGate {
     ) -> Result<PayloadMemory, Refusal> {
         let full = |name: &'static str, limit: u64, used: u64| {
             let refusal = Refusal::new(Code::MemoryFull, "The memory for results is in use.").policy(name, limit, used);
-            refusal.retry_after(self.pace.mean())
+            refusal.retry_after(self.call_time.mean())
         };
         let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
         let server = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
@@ -213,7 +213,7 @@ impl TenantGate {
 
     /// A call that was let in ended after so long.
     pub fn ended(&self, took: Duration) {
-        self.pace.ended(took);
+        self.call_time.ended(took);
     }
     /// What failed lately.
     pub fn repeats(&self) -> &Repeats {

@@ -10,8 +10,8 @@
 
 mod breaker;
 mod budget;
+mod call_time;
 mod gate;
-mod pace;
 mod rate;
 mod recovery;
 mod repeat;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::folder::{Began, Folder, Opener};
-use crate::keeper::{Keeper, Pace, Shared};
+use crate::keeper::{Keeper, Shared, Waits};
 use crate::record::{Kind, Record};
 use crate::records::Records;
 use crate::share::Share;
@@ -91,15 +91,15 @@ impl Control {
     /// Reads what is there and starts the thread that writes. Blocks. Whatever is wrong with the files stops nothing: see
     /// [`Control::remarks`].
     pub fn open(options: &ControlOptions) -> std::io::Result<Control> {
-        Self::open_with(options, Box::new(sled_notebook::open), Pace::default())
+        Self::open_with(options, Box::new(sled_notebook::open), Waits::default())
     }
 
-    pub(crate) fn open_with(options: &ControlOptions, opener: Opener, pace: Pace) -> std::io::Result<Control> {
+    pub(crate) fn open_with(options: &ControlOptions, opener: Opener, waits: Waits) -> std::io::Result<Control> {
         let share = Share::of(options.share);
         let folder = Folder::new(&options.folder, share, opener);
         let found = folder.open();
         let began = found.began;
-        let keeper = Keeper::new(folder, found, pace);
+        let keeper = Keeper::new(folder, found, waits);
         let shared = keeper.shared();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || keeper.run())?;
         Ok(Control { inner: Arc::new(Inner { shared, share, began, thread: Mutex::new(Some(thread)) }) })

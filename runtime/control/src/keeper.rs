@@ -25,7 +25,7 @@ use crate::records::{Records, Seal};
 
 /// How long things may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Waits {
     /// The next try of an export that could not be written.
     pub(crate) export: Duration,
     /// The next try of a change that could not be written.
@@ -34,9 +34,9 @@ pub(crate) struct Pace {
     pub(crate) look: Duration,
 }
 
-impl Default for Pace {
+impl Default for Waits {
     fn default() -> Self {
-        Pace { export: Duration::from_secs(5), retry: Duration::from_secs(1), look: Duration::from_secs(1) }
+        Waits { export: Duration::from_secs(5), retry: Duration::from_secs(1), look: Duration::from_secs(1) }
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Keeper {
     noted: u64,
     /// Why the last export could not be written.
     export_trouble: Option<String>,
-    pace: Pace,
+    waits: Waits,
     /// Generation of the last export.
     exported: u64,
     export_at: Option<Instant>,
@@ -161,12 +161,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(folder: Folder, found: Found, pace: Pace) -> Keeper {
+    pub(crate) fn new(folder: Folder, found: Found, waits: Waits) -> Keeper {
         let Found { began, book, records, exported, remarks: found } = found;
         let noted = records.seal().generation;
         let shared = Shared::new(records);
         let (export_trouble, export_at, retry_at) = (None, None, None);
-        let mut keeper = Keeper { shared, folder, book, found, began, noted, export_trouble, pace, exported, export_at, retry_at };
+        let mut keeper = Keeper { shared, folder, book, found, began, noted, export_trouble, waits, exported, export_at, retry_at };
         keeper.make_ballast();
         // What a crash left unexported.
         keeper.export_or_later();
@@ -179,11 +179,11 @@ impl Keeper {
 
     pub(crate) fn run(mut self) {
         loop {
-            let at = [self.export_at, self.retry_at, self.something_may_heal().then(|| Instant::now() + self.pace.look)];
+            let at = [self.export_at, self.retry_at, self.something_may_heal().then(|| Instant::now() + self.waits.look)];
             let mut turn = self.shared.next(at.into_iter().flatten().min());
             if !turn.keys.is_empty() {
                 let outcome = self.write(&mut turn);
-                self.retry_at = outcome.is_err().then(|| Instant::now() + self.pace.retry);
+                self.retry_at = outcome.is_err().then(|| Instant::now() + self.waits.retry);
                 self.shared.settle(&mut turn, outcome);
             } else {
                 self.retry_at = None;
@@ -232,7 +232,7 @@ impl Keeper {
     /// Exports now, or tries again later: why it could not be done now.
     fn export_or_later(&mut self) -> Option<String> {
         let trouble = self.export().err().map(|error| error.to_string());
-        self.export_at = trouble.is_some().then(|| Instant::now() + self.pace.export);
+        self.export_at = trouble.is_some().then(|| Instant::now() + self.waits.export);
         if let Some(error) = trouble.as_ref().filter(|_| self.export_trouble.is_none()) {
             tracing::warn!(error, "operator state could not be exported");
         }

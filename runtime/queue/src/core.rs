@@ -18,6 +18,7 @@ pub(crate) mod damage;
 pub(crate) mod decide;
 pub(crate) mod emit;
 pub(crate) mod end;
+pub(crate) mod end_rate;
 pub(crate) mod extents;
 pub(crate) mod find;
 pub(crate) mod items;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::core::end_rate::EndRate;
 use crate::core::batch::Gathering;
 use crate::core::extents::Extents;
 use crate::core::keys::Keys;
@@ -82,7 +84,7 @@ pub(crate) struct Queue {
     pub(crate) lanes: Vec<usize>,
     /// Of these, lanes with jobs that have not ended.
     pub(crate) busy: u64,
-    pub(crate) pace: Pace,
+    pub(crate) end_rate: EndRate,
     pub(crate) letters_most: u64,
     pub(crate) letters_keep: u64,
     pub(crate) work: Arc<Notify>,
@@ -145,7 +147,7 @@ pub(crate) struct Core {
     pub(crate) batch_held: bool,
     pub(crate) counters: Counters,
     /// Of all lanes together.
-    pub(crate) pace: Pace,
+    pub(crate) end_rate: EndRate,
     pub(crate) recovered: Recovered,
     /// Lanes whose read items are in memory, oldest first.
     loaded_lanes: std::collections::VecDeque<usize>,
@@ -193,7 +195,7 @@ impl Core {
             volume_low: false,
             batch_held: false,
             counters: Counters::default(),
-            pace: Pace::default(),
+            end_rate: EndRate::default(),
             recovered: Recovered::default(),
             loaded_lanes: std::collections::VecDeque::new(),
             voids: Vec::new(),
@@ -255,7 +257,7 @@ impl Core {
             bytes: 0,
             lanes: Vec::new(),
             busy: 0,
-            pace: Pace::default(),
+            end_rate: EndRate::default(),
             letters_most: LETTERS_MOST,
             letters_keep: LETTERS_KEEP_MS,
             work: Arc::new(Notify::new()),
@@ -302,6 +304,6 @@ impl Core {
     pub(crate) fn count_end(&mut self, lane: usize, state: JobState) {
         self.counters.ended += 1;
         self.lanes[lane].ended[state as usize] += 1;
-        self.pace_ended(lane);
+        self.rate_end(lane);
     }
 }

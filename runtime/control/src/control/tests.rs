@@ -43,9 +43,9 @@ impl Place {
     fn open(&self) -> Control {
         self.open_with(Box::new(sled_notebook::open), quick())
     }
-    fn open_with(&self, opener: Opener, pace: Pace) -> Control {
+    fn open_with(&self, opener: Opener, waits: Waits) -> Control {
         self.opened.take().iter().for_each(Control::close);
-        let control = Control::open_with(&self.options(), opener, pace).expect("a thread");
+        let control = Control::open_with(&self.options(), opener, waits).expect("a thread");
         self.opened.borrow_mut().push(control.clone());
         control
     }
@@ -76,9 +76,9 @@ impl Drop for Place {
     }
 }
 
-fn quick() -> Pace {
+fn quick() -> Waits {
     let short = Duration::from_millis(20);
-    Pace { export: short, retry: short, look: short }
+    Waits { export: short, retry: short, look: short }
 }
 
 fn lane(tenant: &str) -> PausedLane {
@@ -111,7 +111,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test]
 async fn what_was_kept_survives_a_crash_and_an_orderly_stop() {
     let (place, crashed) = (Place::new(), Place::new());
-    let slow = Pace { export: Duration::from_secs(3600), ..quick() };
+    let slow = Waits { export: Duration::from_secs(3600), ..quick() };
     let control = place.open_with(Box::new(sled_notebook::open), slow);
     control.set_paused(&lane("agent"), true).expect("room");
     control.set_paused(&lane("office"), true).expect("room");
@@ -143,7 +143,7 @@ async fn what_was_kept_survives_a_crash_and_an_orderly_stop() {
 async fn what_was_kept_survives_the_loss_of_either_copy() {
     let place = Place::new();
     // A second try of an export would come too late.
-    let slow = Pace { export: Duration::from_secs(3600), ..quick() };
+    let slow = Waits { export: Duration::from_secs(3600), ..quick() };
     let control = place.open_with(Box::new(sled_notebook::open), slow);
     assert_eq!(control.began(), Began::New);
     control.set_paused(&lane("agent"), true).expect("room");

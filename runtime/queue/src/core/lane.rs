@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use bytes::Bytes;
 
 use crate::core::Ticket;
+use crate::core::end_rate::EndRate;
 use crate::core::extents::Position;
 use crate::core::items::Items;
 use crate::core::journal::Journal;
@@ -317,7 +318,7 @@ pub(crate) struct Lane {
     pub(crate) passed_at: u64,
     pub(crate) appended: u64,
     pub(crate) ended: [u64; JobState::ALL.len()],
-    pub(crate) pace: Pace,
+    pub(crate) end_rate: EndRate,
 }
 
 impl Lane {
@@ -370,7 +371,7 @@ impl Lane {
             passed_at: 0,
             appended: 0,
             ended: Default::default(),
-            pace: Pace::default(),
+            end_rate: EndRate::default(),
         }
     }
 

@@ -209,7 +209,7 @@ impl Core {
         }
         let is_busy = self.lanes[lane].unended > 0;
         if is_busy && !self.lanes[lane].is_busy {
-            self.pace_begins(lane);
+            self.begin_rates(lane);
         }
         if std::mem::replace(&mut self.lanes[lane].is_busy, is_busy) != is_busy
             && let Some(queue) = self.queues.get_mut(&self.lanes[lane].name.queue)

@@ -14,16 +14,16 @@ const LATEST: Duration = Duration::from_secs(30);
 /// A new call counts for so much of the mean: one part of eight.
 const PARTS: u64 = 8;
 
-/// The pace of one tenant's calls. Two atomics, no lock; what is lost when two write at once is learned from the next call.
+/// How long one tenant's calls take. Two atomics, no lock; what is lost when two write at once is learned from the next call.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct CallTime {
     /// Mean time of a call in nanoseconds; 0: none has ended.
     mean: AtomicU64,
     /// The last turn that was given, nanoseconds since the clock's start.
     turn: AtomicU64,
 }
 
-impl Pace {
+impl CallTime {
     /// A call that was let in ended after `took`.
     pub(crate) fn ended(&self, took: Duration) {
         let (took, mean) = (nanoseconds(took).max(1), self.mean.load(Ordering::Relaxed));
@@ -64,25 +64,25 @@ mod tests {
 
     #[test]
     fn those_who_are_refused_together_come_back_one_after_the_other() {
-        let pace = Pace::default();
-        pace.ended(Duration::from_secs(2));
-        let waits: Vec<_> = (0..8).map(|_| pace.turn(8, Duration::from_secs(100))).collect();
+        let call_time = CallTime::default();
+        call_time.ended(Duration::from_secs(2));
+        let waits: Vec<_> = (0..8).map(|_| call_time.turn(8, Duration::from_secs(100))).collect();
         let apart = Duration::from_millis(250);
         assert_eq!(waits, (1..=8).map(|turn| apart * turn).collect::<Vec<_>>());
-        assert_eq!(pace.turn(8, Duration::from_secs(100)), apart, "never past one call's time");
-        assert_eq!(pace.turn(8, Duration::from_secs(200)), apart, "old turns are over");
+        assert_eq!(call_time.turn(8, Duration::from_secs(100)), apart, "never past one call's time");
+        assert_eq!(call_time.turn(8, Duration::from_secs(200)), apart, "old turns are over");
     }
 
     #[test]
     fn the_time_of_calls_is_followed_within_a_few_of_them() {
-        let pace = Pace::default();
-        assert_eq!(pace.turn(1, Duration::ZERO), UNMEASURED);
-        (0..40).for_each(|_| pace.ended(Duration::from_secs(1)));
-        (0..40).for_each(|_| pace.ended(Duration::from_millis(100)));
-        assert!(pace.mean() < Duration::from_millis(110) && pace.mean() >= Duration::from_millis(99), "{:?}", pace.mean());
-        (0..100).for_each(|_| pace.ended(Duration::ZERO));
-        assert_eq!(pace.turn(1_000, Duration::ZERO), SOONEST);
-        (0..100).for_each(|_| pace.ended(Duration::MAX));
-        assert_eq!(pace.turn(1, Duration::ZERO), LATEST);
+        let call_time = CallTime::default();
+        assert_eq!(call_time.turn(1, Duration::ZERO), UNMEASURED);
+        (0..40).for_each(|_| call_time.ended(Duration::from_secs(1)));
+        (0..40).for_each(|_| call_time.ended(Duration::from_millis(100)));
+        assert!(call_time.mean() < Duration::from_millis(110) && call_time.mean() >= Duration::from_millis(99), "{:?}", call_time.mean());
+        (0..100).for_each(|_| call_time.ended(Duration::ZERO));
+        assert_eq!(call_time.turn(1_000, Duration::ZERO), SOONEST);
+        (0..100).for_each(|_| call_time.ended(Duration::MAX));
+        assert_eq!(call_time.turn(1, Duration::ZERO), LATEST);
     }
 }

@@ -1,7 +1,7 @@
 //! How fast jobs end, and so how soon there may be room: measured where jobs end, told to whoever finds none.
 //!
-//! Counted over the last full second of work and the one under way. What has been quiet for longer than its pace is as slow as it has
-//! been quiet. What had nothing to do is not slow: work that comes after a rest begins a new measure.
+//! Counted over the last full second of work and the one under way. What has been quiet for longer than its time between two
+//! ends is as slow as it has been quiet. What had nothing to do is not slow: work that comes after a rest begins a new measure.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const UNMEASURED: Duration = Duration::from_secs(1);
 /// A measure goes over so long at least.
 const MEASURED_MS: u64 = 1_000;
 
-/// The pace at which jobs of a lane, a queue or the store end. Times in milliseconds of the store.
+/// The rate at which jobs of a lane, a queue or the store end. Times in milliseconds of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct EndRate {
     /// The measure before: how long it went, and how many ended.
     before: (u64, u64),
     /// When the measure under way began, and how many have ended in it.
@@ -30,7 +30,7 @@ pub(crate) struct Pace {
     last: u64,
 }
 
-impl Pace {
+impl EndRate {
     /// There is work again.
     pub(crate) fn begin(&mut self, now: u64) {
         (self.since, self.ended, self.last) = (now, 0, now);
@@ -59,24 +59,24 @@ impl Pace {
 
 impl Core {
     /// A job of the lane ended.
-    pub(crate) fn pace_ended(&mut self, lane: usize) {
+    pub(crate) fn rate_end(&mut self, lane: usize) {
         let now = self.now;
-        self.pace.ended(now);
-        self.lanes[lane].pace.ended(now);
+        self.end_rate.ended(now);
+        self.lanes[lane].end_rate.ended(now);
         if let Some(queue) = self.queues.get_mut(&self.lanes[lane].name.queue) {
-            queue.pace.ended(now);
+            queue.end_rate.ended(now);
         }
     }
 
     /// A lane that had nothing has something.
-    pub(crate) fn pace_begins(&mut self, lane: usize) {
+    pub(crate) fn begin_rates(&mut self, lane: usize) {
         let now = self.now;
         if self.queues.values().all(|queue| queue.busy == 0) {
-            self.pace.begin(now);
+            self.end_rate.begin(now);
         }
-        self.lanes[lane].pace.begin(now);
+        self.lanes[lane].end_rate.begin(now);
         if let Some(queue) = self.queues.get_mut(&self.lanes[lane].name.queue).filter(|queue| queue.busy == 0) {
-            queue.pace.begin(now);
+            queue.end_rate.begin(now);
         }
     }
 
@@ -95,12 +95,12 @@ impl Core {
         };
         let stands = of.paused || matches!(of.waits, Waits::Paused | Waits::DeadLetters);
         let retry_after = match full.which {
-            WhichLimit::StoreDisk => self.pace.until(jobs, self.now),
+            WhichLimit::StoreDisk => self.end_rate.until(jobs, self.now),
             _ if own && of.is_busy && stands => LATEST,
-            _ if own && of.is_busy => of.pace.until(jobs, self.now),
-            WhichLimit::QueueItems | WhichLimit::QueueBytes => self.queues[&of.name.queue].pace.until(jobs, self.now),
+            _ if own && of.is_busy => of.end_rate.until(jobs, self.now),
+            WhichLimit::QueueItems | WhichLimit::QueueBytes => self.queues[&of.name.queue].end_rate.until(jobs, self.now),
             // Other lanes of the tenant hold it.
-            _ => self.pace.until(jobs, self.now),
+            _ => self.end_rate.until(jobs, self.now),
         };
         Full { retry_after: Some(retry_after), ..full }
     }
@@ -111,19 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_is_followed_down_and_up_and_a_rest_is_not_slowness() {
-        let mut pace = Pace::default();
-        pace.begin(5_000);
-        assert_eq!(pace.until(1, 5_000), UNMEASURED);
-        (1..=40).for_each(|end| pace.ended(5_000 + end * 250));
-        let slow = pace.until(1, 15_000);
+    fn a_rate_is_followed_down_and_up_and_a_rest_is_not_slowness() {
+        let mut rate = EndRate::default();
+        rate.begin(5_000);
+        assert_eq!(rate.until(1, 5_000), UNMEASURED);
+        (1..=40).for_each(|end| rate.ended(5_000 + end * 250));
+        let slow = rate.until(1, 15_000);
         assert!((240..=300).contains(&slow.as_millis()), "{slow:?}");
-        assert_eq!(pace.until(1, 19_000), Duration::from_secs(4), "as slow as it has been quiet");
-        assert_eq!(pace.until(1_000, 15_000), LATEST);
-        pace.begin(900_000);
-        (1..=400).for_each(|end| pace.ended(900_000 + end * 5));
-        assert_eq!(pace.until(1, 902_000), SOONEST);
-        let hundred = pace.until(100, 902_000);
+        assert_eq!(rate.until(1, 19_000), Duration::from_secs(4), "as slow as it has been quiet");
+        assert_eq!(rate.until(1_000, 15_000), LATEST);
+        rate.begin(900_000);
+        (1..=400).for_each(|end| rate.ended(900_000 + end * 5));
+        assert_eq!(rate.until(1, 902_000), SOONEST);
+        let hundred = rate.until(100, 902_000);
         assert!((450..=600).contains(&hundred.as_millis()), "{hundred:?}");
     }
 }
