@@ -22,6 +22,9 @@ impl Server {
         tokio::spawn(connection);
         Server { beside }
     }
+    pub(crate) async fn execute(&self, text: &str) {
+        self.beside.batch_execute(text).await.unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    }
 }
 
 pub(crate) fn options(connection: impl Into<String>) -> PostgresOptions {
