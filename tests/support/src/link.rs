@@ -76,6 +76,11 @@ impl Link {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+    /// Connections that were made and not cut since.
+    pub fn connections(&self) -> usize {
+        // Each has a socket on either side.
+        self.wire.state().sockets.len() / 2
+    }
     /// Keeps back every byte from now on, both ways, without closing anything: a peer that fell silent.
     pub fn freeze(&self) {
         self.wire.state().frozen = true;

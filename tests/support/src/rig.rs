@@ -42,6 +42,8 @@ struct Slow {
 pub const QUICK: &str = "/api/quick";
 /// Path of the slow one.
 pub const SLOW: &str = "/api/slow";
+/// Path of the one behind a queue.
+pub const LATER: &str = "/api/later";
 
 impl Rig {
     /// Postgres; the test program's own.
@@ -108,10 +110,18 @@ impl Rig {
     }
     /// The section of the server file, with further lines.
     pub fn database(&self, name: &str, more: &str) -> String {
+        self.section(name, &self.connection, more)
+    }
+    /// The same for a database of this kind whose server is at this address; a file that is missing, where there is no server.
+    pub fn database_at(&self, name: &str, server: SocketAddr, more: &str) -> String {
+        let connection = self.server.map_or_else(|| format!("{}.missing", self.connection), |(_, written)| written(server));
+        self.section(name, &connection, more)
+    }
+    fn section(&self, name: &str, connection: &str, more: &str) -> String {
         let access = if self.slow.effect == "write" { "access = \"read-write\"\n" } else { "" };
+        let driver = self.driver;
         format!(
-            "[database.{name}]\ndriver = \"{}\"\nconnection = '{}'\n{access}statement_timeout = \"60s\"\n{more}\n",
-            self.driver, self.connection
+            "[database.{name}]\ndriver = \"{driver}\"\nconnection = '{connection}'\n{access}statement_timeout = \"60s\"\n{more}\n"
         )
     }
     /// The quick flow over the database of this name, and the slow one: names of their files, and texts.
@@ -120,6 +130,13 @@ impl Rig {
         let method = if self.slow.effect == "write" { "POST" } else { "GET" };
         let slow = flow("slow", &format!("{method} /slow"), self.slow.effect, "50s", database, &self.slow.sql);
         [("quick.toml", quick), ("slow.toml", slow)]
+    }
+    /// A flow `later`: a queue, and behind it the slow statement.
+    pub fn queued(&self, database: &str, queue: &str) -> (&'static str, String) {
+        let text = flow("later", "POST /later", "write", "10s", database, &self.slow.sql)
+            .replace("deadline = \"10s\"\n", "")
+            .replacen("[[step]]\n", &format!("[[step]]\nqueue = \"{queue}\"\n[[step]]\n"), 1);
+        ("later.toml", text)
     }
     /// A call of the slow flow.
     pub fn slow_call(&self, key: &str) -> Vec<u8> {
