@@ -13,10 +13,7 @@ use crate::scene::{OPERATOR, key, play, serve, tenant, turn};
 
 /// The quick flow under another name, with a shorter deadline.
 fn renamed(quick: &str, name: &str, deadline: &str) -> String {
-    quick
-        .replace("\"quick\"", &format!("\"{name}\""))
-        .replace("/quick", &format!("/{name}"))
-        .replace("\"10s\"", &format!("\"{deadline}\""))
+    quick.replace("\"quick\"", &format!("\"{name}\"")).replace("/quick", &format!("/{name}")).replace("\"10s\"", &format!("\"{deadline}\""))
 }
 
 /// A database of the same kind, where nobody is whom one could ask, is called by a hundred agents.

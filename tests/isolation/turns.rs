@@ -1,4 +1,4 @@
-//! Whose turn it is: a greedy newcomer gets its share and no more, a quiet one is served at once, and one tenant's backlog does not go
+//! Whose turn it is: a greedy newcomer gets its share and no more, quiet ones are served at once, and one tenant's backlog does not go
 //! before another's single item (case E5).
 
 use std::collections::BTreeMap;
@@ -38,26 +38,29 @@ fn jain(shares: &[usize]) -> f64 {
 }
 
 #[test]
-fn promise_5_a_greedy_newcomer_among_a_hundred_tenants_gets_its_share_and_a_quiet_one_is_served_at_once() {
+fn promise_5_a_greedy_newcomer_among_a_hundred_tenants_gets_its_share_and_quiet_ones_are_served_at_once() {
     const STATEMENT: Duration = Duration::from_millis(100);
     const TENANTS: usize = 100;
+    const CALLS: usize = 9;
     let _turn = turn();
     let rig = Rig::postgres(STATEMENT);
     let residents: Vec<String> = (0..TENANTS).map(|number| format!("resident-{number}")).collect();
-    let newcomers = ["greedy".to_owned(), "quiet".to_owned()];
+    let greedy = ["greedy".to_owned()];
+    let newcomers: Vec<String> = (0..CALLS).map(|number| format!("newcomer-{number}")).collect();
     let mut sections = vec![rig.database("main", "pool = { max = 8 }")];
-    sections.extend(residents.iter().chain(&newcomers).map(|name| tenant(name, "agent", "in_flight = 256")));
+    sections.extend(residents.iter().chain(&greedy).chain(&newcomers).map(|name| tenant(name, "agent", "in_flight = 256")));
     let server = serve(&sections, &rig.flows("main"));
 
     let crowd = agents(&server, &residents, TENANTS * 2);
-    play(Duration::from_secs(1));
-    let greedy = agents(&server, &newcomers[..1], 60);
+    // Who comes while all are new is one of them.
+    play(Duration::from_secs(2));
+    let greedy = agents(&server, &greedy, 60);
     play(Duration::from_secs(1));
     let before = served(&server);
     let mut waits = Vec::new();
-    for _ in 0..9 {
+    for newcomer in &newcomers {
         let asked = Instant::now();
-        let reply = server.get(&key("quiet"), SLOW);
+        let reply = server.get(&key(newcomer), SLOW);
         assert_eq!(reply.status, 200, "{reply:?}");
         waits.push(asked.elapsed());
         play(Duration::from_millis(500));
@@ -66,11 +69,11 @@ fn promise_5_a_greedy_newcomer_among_a_hundred_tenants_gets_its_share_and_a_quie
     let (greedy, crowd) = (greedy.end(), crowd.end());
     let share = |tenant: &String| after.get(tenant).unwrap_or(&0) - before.get(tenant).unwrap_or(&0);
     let shares: Vec<usize> = residents.iter().map(share).collect();
-    let (fair, of_greedy) = (shares.iter().sum::<usize>() / TENANTS, share(&newcomers[0]));
-    println!("greedy {of_greedy}, residents {shares:?}; greedy {greedy}; residents {crowd}; quiet {waits:?}");
+    let (fair, of_greedy) = (shares.iter().sum::<usize>() / TENANTS, share(&"greedy".to_owned()));
+    println!("greedy {of_greedy}, residents {shares:?}; greedy {greedy}; residents {crowd}; newcomers {waits:?}");
     waits.sort();
-    // Its own statement and one that runs, and as much again for a busy machine.
-    assert!(waits[4] < STATEMENT * 4, "a single call waits for a turn, not for the crowd: {waits:?}");
+    // Its own statement and one that runs, and as much again for a busy machine, which may be worse for one or two of them.
+    assert!(waits[CALLS * 3 / 4] < STATEMENT * 4, "a single call waits for a turn, not for the crowd: {waits:?}");
     assert!(fair >= 2, "there is enough to share: {shares:?}");
     assert!(jain(&shares) > 0.9, "equals are served alike ({}): {shares:?}", jain(&shares));
     assert!(of_greedy <= fair * 2 + 2, "sixty callers of one tenant get what one tenant gets ({fair}): {of_greedy}");

@@ -120,9 +120,7 @@ impl Rig {
     fn section(&self, name: &str, connection: &str, more: &str) -> String {
         let access = if self.slow.effect == "write" { "access = \"read-write\"\n" } else { "" };
         let driver = self.driver;
-        format!(
-            "[database.{name}]\ndriver = \"{driver}\"\nconnection = '{connection}'\n{access}statement_timeout = \"60s\"\n{more}\n"
-        )
+        format!("[database.{name}]\ndriver = \"{driver}\"\nconnection = '{connection}'\n{access}statement_timeout = \"60s\"\n{more}\n")
     }
     /// The quick flow over the database of this name, and the slow one: names of their files, and texts.
     pub fn flows(&self, database: &str) -> [(&'static str, String); 2] {
@@ -133,9 +131,11 @@ impl Rig {
     }
     /// A flow `later`: a queue, and behind it the slow statement.
     pub fn queued(&self, database: &str, queue: &str) -> (&'static str, String) {
-        let text = flow("later", "POST /later", "write", "10s", database, &self.slow.sql)
-            .replace("deadline = \"10s\"\n", "")
-            .replacen("[[step]]\n", &format!("[[step]]\nqueue = \"{queue}\"\n[[step]]\n"), 1);
+        let text = flow("later", "POST /later", "write", "10s", database, &self.slow.sql).replace("deadline = \"10s\"\n", "").replacen(
+            "[[step]]\n",
+            &format!("[[step]]\nqueue = \"{queue}\"\n[[step]]\n"),
+            1,
+        );
         ("later.toml", text)
     }
     /// A call of the slow flow.

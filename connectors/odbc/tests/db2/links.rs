@@ -1,5 +1,7 @@
-//! B9: a link that falls silent holds threads, never callers; the threads are counted and capped, and come back when it heals.
+//! B9: a link that falls silent holds threads, never callers; the threads are counted and capped, and come back when it heals. B12:
+//! neither a statement that waits nor connects that overlap harm another.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillgate_connector::conformance::{statement, value};
@@ -81,6 +83,38 @@ async fn b12_one_waiting_statement_holds_up_no_other() {
     };
     let (read, ()) = tokio::join!(stuck.read(&asked, &[], WIDE), free);
     read.expect("the stuck one goes on when its link does");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b12_connects_that_overlap_give_each_caller_a_session_of_its_own() {
+    const CONNECTS: usize = 16;
+    let _derby = Db2::new().await;
+    let link = Shim::to(Derby::shared().address());
+    let database = Arc::new(Odbc::new(OdbcOptions { threads: CONNECTS, ..options(link.address()) }));
+    // Frozen, it holds all of them in the middle of their connect.
+    link.freeze();
+    let callers: Vec<_> = (1..=CONNECTS)
+        .map(|number| {
+            let database = database.clone();
+            tokio::spawn(async move {
+                let mut session = database.connect(Access::ReadOnly).await.expect("a session");
+                let own = statement(&format!("VALUES {number}"));
+                for _each in 0..10 {
+                    let rows = session.read(&own, &[], WIDE).await.expect("read");
+                    assert_eq!(value(&rows, 0, 0), Value::Integer(i64::try_from(number).expect("small")), "nobody else's answer");
+                }
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    while link.connections() < CONNECTS {
+        assert!(start.elapsed() < Duration::from_secs(20), "{} of {CONNECTS} connect at once", link.connections());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    link.thaw();
+    for caller in callers {
+        timeout(Duration::from_secs(20), caller).await.expect("not held up").expect("no panic");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
