@@ -111,11 +111,15 @@ impl Pace {
 impl Storm {
     /// Tasks done a second before the brown-out, but for those that it caught.
     pub fn before(&self) -> f64 {
-        self.seen.prompt_per_second(self.start, self.sick - Duration::from_millis(500), PROMPT)
+        self.done(self.start, self.sick - Duration::from_millis(500))
     }
     /// Tasks done a second in this time after healing.
     pub fn after(&self, from: Duration, to: Duration) -> f64 {
-        self.seen.prompt_per_second(self.healed + from, self.healed + to, PROMPT)
+        self.done(self.healed + from, self.healed + to)
+    }
+    /// Of those that were due, so that a span with a task more at its edge is not a better one.
+    fn done(&self, from: Instant, to: Instant) -> f64 {
+        TASKS_PER_SECOND * self.seen.prompt(from, to, PROMPT)
     }
     /// How long after healing all tasks but one in twenty were done as before, in each two seconds.
     pub fn recovery(&self) -> Duration {
@@ -132,6 +136,6 @@ impl Storm {
 impl fmt::Display for Storm {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (storm, later) = (self.seen.calls.due_within(self.sick, self.healed), self.seen.calls.due_within(self.healed, self.end));
-        write!(out, "in the brown-out {storm}; after it {later}")
+        write!(out, "in the brown-out {storm}; after it {later}; as before after {:?}", self.recovery())
     }
 }

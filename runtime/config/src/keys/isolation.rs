@@ -73,7 +73,7 @@ pub(crate) static SEATS: Section = Section {
         key(
             "limit",
             Kind::Integer { min: 1, max: SEATS_OF_A_POOL },
-            "Most connections it holds at once, hard; without it all but two of the pool.",
+            "Most connections it holds at once, hard; without it all but two of the pool. So many fewer while a slow database gets fewer.",
         )
         .or_unlimited(),
     ],

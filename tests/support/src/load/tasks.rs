@@ -55,15 +55,11 @@ pub struct TasksSeen {
 }
 
 impl TasksSeen {
-    /// Tasks done within this time, each second.
-    pub fn done_per_second(&self, from: Instant, to: Instant) -> f64 {
-        let done = self.tasks.iter().filter(|task| task.done && task.ended >= from && task.ended < to).count();
-        done as f64 / (to - from).as_secs_f64()
-    }
-    /// Tasks of this time that were done at once, each second: due in it and done within `limit`.
-    pub fn prompt_per_second(&self, from: Instant, to: Instant, limit: Duration) -> f64 {
-        let prompt = |task: &&Task| task.done && task.due >= from && task.due < to && task.ended - task.due <= limit;
-        self.tasks.iter().filter(prompt).count() as f64 / (to - from).as_secs_f64()
+    /// Of the tasks that were due in this time, the part that was done at once: within `limit`.
+    pub fn prompt(&self, from: Instant, to: Instant, limit: Duration) -> f64 {
+        let due = self.tasks.iter().filter(|task| task.due >= from && task.due < to);
+        let prompt = due.clone().filter(|task| task.done && task.ended - task.due <= limit);
+        prompt.count() as f64 / due.count().max(1) as f64
     }
 }
 
