@@ -20,7 +20,7 @@ pub struct LiveDatabase {
     guard: &'static str,
     pub(crate) seats: Arc<Seats>,
     pub(crate) breakers: Arc<DatabaseBreakers>,
-    pub(crate) retries: RetryBudget,
+    pub(crate) retries: Arc<RetryBudget>,
 }
 
 /// What the admin face and `readyz` say about a database.
@@ -54,10 +54,18 @@ impl LiveDatabase {
         answered: Arc<Notify>,
         began: Instant,
     ) -> Self {
-        let limits = SeatLimits { pool: pool_of(plan), idle: plan.idle };
         let guard = connector.read_only_guard();
-        let seats = Seats::new(connector, limits, metrics, answered, began);
-        LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: RetryBudget::default() }
+        let seats = Seats::new(connector, limits_of(plan), metrics, answered, began);
+        LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: Arc::default() }
+    }
+    /// The same sessions under another plan, whose limits they follow from [`Self::rules`] on.
+    pub(crate) fn under(&self, plan: &DatabasePlan) -> Self {
+        let LiveDatabase { guard, seats, breakers, retries, .. } = self;
+        LiveDatabase { plan: plan.clone(), guard, seats: seats.clone(), breakers: breakers.clone(), retries: retries.clone() }
+    }
+    /// Its plan is the one that runs.
+    pub(crate) fn rules(&self) {
+        self.seats.set_limits(limits_of(&self.plan));
     }
     /// As configured.
     pub fn plan(&self) -> &DatabasePlan {
@@ -88,18 +96,22 @@ impl LiveDatabase {
     pub(crate) fn reaches(&self, plan: &DatabasePlan) -> bool {
         (&self.plan.name, self.plan.driver, &self.plan.connection) == (&plan.name, plan.driver, &plan.connection)
     }
-    /// Whether a plan asks for the very same database: where the section stands in its file does not count.
+    /// Whether a plan asks for the very same sessions, and as many. What can change while they are open does not count, nor where the
+    /// section stands in its file.
     pub(crate) fn serves(&self, plan: &DatabasePlan) -> bool {
-        self.plan == DatabasePlan { origin: self.plan.origin.clone(), ..plan.clone() }
+        let DatabasePlan { fast_only, shed, breaker, line, idle, origin, .. } = plan.clone();
+        *plan == DatabasePlan { fast_only, shed, breaker, line, idle, origin, ..self.plan.clone() }
     }
 }
 
 /// The adaptive limit goes no lower.
 const FLOOR: u32 = 4;
 
-fn pool_of(plan: &DatabasePlan) -> Pool {
+fn limits_of(plan: &DatabasePlan) -> SeatLimits {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Pool { max: count(plan.pool_max).max(1), fast_only: count(plan.fast_only), floor: FLOOR, adaptive: plan.shed == Shed::Adaptive }
+    let adaptive = plan.shed == Shed::Adaptive;
+    let pool = Pool { max: count(plan.pool_max).max(1), fast_only: count(plan.fast_only), floor: FLOOR, adaptive };
+    SeatLimits { pool, idle: plan.idle }
 }
 
 impl fmt::Debug for LiveDatabase {

@@ -86,11 +86,12 @@ impl Inner {
         let live = Arc::new(build(plan, make, telemetry, durability, &self.breakers, self.started, Some(&before))?);
         self.live.store(live.clone());
         for old in &before.databases {
-            if !live.databases.iter().any(|kept| Arc::ptr_eq(kept, old)) {
+            if !live.databases.iter().any(|kept| Arc::ptr_eq(&kept.seats, &old.seats)) {
                 old.seats.retire();
             }
         }
         for database in &live.databases {
+            database.rules();
             database.seats.keep_flows(&live.plan);
             database.breakers.keep(&live.plan);
         }
@@ -124,7 +125,7 @@ fn build(
     for wanted in &plan.databases {
         let kept = before.and_then(|live| live.databases.iter().find(|database| database.serves(wanted)));
         match kept {
-            Some(kept) => databases.push(kept.clone()),
+            Some(kept) => databases.push(Arc::new(kept.under(wanted))),
             None => match make_database(wanted) {
                 Ok(connector) => {
                     let metrics = telemetry.database_metrics(&wanted.name);

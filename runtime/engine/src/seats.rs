@@ -49,7 +49,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
 const WATCH: Duration = Duration::from_millis(50);
 
 /// What a plan allows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeatLimits {
     pub(crate) pool: Pool,
     pub(crate) idle: Duration,
@@ -91,7 +91,6 @@ pub(crate) struct Health {
 /// The seats of one database.
 pub(crate) struct Seats {
     database: Arc<dyn Database>,
-    limits: SeatLimits,
     state: Mutex<State>,
     flows: Flows,
     pub(crate) metrics: Arc<DatabaseMetrics>,
@@ -119,8 +118,8 @@ impl Seats {
     ) -> Arc<Self> {
         metrics.seats.set(u64::from(limits.pool.max));
         metrics.seat_limit.set(u64::from(limits.pool.max));
-        let state = Mutex::new(State::new(&limits, began));
-        Arc::new(Seats { database, limits, state, flows: Flows::default(), metrics, answered })
+        let state = Mutex::new(State::new(limits, began));
+        Arc::new(Seats { database, state, flows: Flows::default(), metrics, answered })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -180,14 +179,14 @@ impl Seats {
     fn turn(self: &Arc<Self>, access: Access, purpose: &Purpose<'_>) -> (Turn, Vec<Idle>, Vec<Handover>) {
         let now = Instant::now();
         let mut state = self.lock();
-        state.hold_back(&self.limits, now);
+        state.hold_back(now);
         if state.is_out_of_reach(now) {
             return (Turn::Unreachable(state.unreachable(now)), Vec::new(), Vec::new());
         }
         let asking = purpose.asking(|moment| state.at(moment));
         let at = state.at(now);
         let (turn, closed) = match state.fair.ask(&asking, at) {
-            Asked::Seat(held) => match state.session(access, &self.limits, now) {
+            Asked::Seat(held) => match state.session(access, now) {
                 (Got::Session(session), closed) => (Turn::Session(held, session), closed),
                 (Got::Connect, closed) => {
                     state.fair.connecting(&held);
@@ -229,7 +228,7 @@ impl Seats {
         let mut handovers = Vec::new();
         let at = state.at(now);
         loop {
-            state.hold_back(&self.limits, now);
+            state.hold_back(now);
             match state.fair.next(at) {
                 None => break,
                 Some(Next::Drop { ticket, refusal }) => {
@@ -237,7 +236,7 @@ impl Seats {
                 }
                 Some(Next::Grant { ticket, held }) => match state.line.take(ticket) {
                     Some(waiting) => {
-                        let (got, closed) = state.session(waiting.access, &self.limits, now);
+                        let (got, closed) = state.session(waiting.access, now);
                         let handover = match got {
                             Got::Session(session) => waiting.seated(self, held, Some(session)),
                             Got::Connect => {
@@ -309,7 +308,7 @@ impl Seats {
     pub(crate) fn close_idle(&self, now: Instant) {
         let mut closed = Vec::new();
         let mut state = self.lock();
-        while state.idle.front().is_some_and(|idle| now.duration_since(idle.since) >= self.limits.idle) {
+        while state.idle.front().is_some_and(|idle| now.duration_since(idle.since) >= state.limits.idle) {
             closed.extend(state.idle.pop_front());
         }
         self.publish(&state);
@@ -324,13 +323,23 @@ impl Seats {
         let closed = std::mem::take(&mut state.idle);
         drop(state);
         drop(closed);
+    /// Another plan rules over the same sessions: it acts on the next question, and evicts nobody.
+    pub(crate) fn set_limits(self: &Arc<Self>, limits: SeatLimits) {
+        self.change(|state, _| {
+            if state.limits != limits {
+                state.limits = limits;
+                state.fair.set_pool(limits.pool);
+            }
+        });
+    }
+
     }
 
     /// How it is now.
     pub(crate) fn health(&self) -> Health {
         let state = self.lock();
         let counts = SeatCounts {
-            max: self.limits.max(),
+            max: state.limits.max(),
             in_use: state.in_use,
             idle: state.idle.len(),
             ending: state.ending,

@@ -13,6 +13,8 @@ use super::{FIRST_BACK_OFF, LONGEST_BACK_OFF, SeatLimits};
 use crate::verdict::{Cause, Failed, Fallible};
 
 pub(super) struct State {
+    /// What the plan that runs allows. The number of sessions never changes: another one is another pool.
+    pub(super) limits: SeatLimits,
     /// Who may hold a seat. A seat counts there until its session is back or gone: as long as its end is not known, too.
     pub(super) fair: FairSeats,
     /// When its clock began: with the engine.
@@ -55,8 +57,9 @@ pub(super) enum Got {
 }
 
 impl State {
-    pub(super) fn new(limits: &SeatLimits, began: Instant) -> Self {
+    pub(super) fn new(limits: SeatLimits, began: Instant) -> Self {
         State {
+            limits,
             fair: FairSeats::new(limits.pool),
             began,
             line: Line::default(),
@@ -81,7 +84,7 @@ impl State {
     }
 
     /// A session for a call that holds a seat, or the right to open one. With it, sessions that are closed to make room.
-    pub(super) fn session(&mut self, access: Access, limits: &SeatLimits, now: Instant) -> (Got, Vec<Idle>) {
+    pub(super) fn session(&mut self, access: Access, now: Instant) -> (Got, Vec<Idle>) {
         let mut closed = Vec::new();
         while let Some(position) = self.idle.iter().rposition(|idle| idle.access == access)
             && let Some(idle) = self.idle.remove(position)
@@ -96,7 +99,7 @@ impl State {
         if self.failures > 0 && !self.may_try(now) {
             return (Got::Nothing, closed);
         }
-        if self.in_use + self.ending + self.idle.len() >= limits.max() {
+        if self.in_use + self.ending + self.idle.len() >= self.limits.max() {
             closed.extend(self.idle.pop_front());
         }
         self.in_use += 1;
@@ -140,12 +143,12 @@ impl State {
     }
 
     /// While the database does not answer, only sessions that are open count as seats, and one more while a try may be made.
-    pub(super) fn hold_back(&mut self, limits: &SeatLimits, now: Instant) {
+    pub(super) fn hold_back(&mut self, now: Instant) {
         let reachable = match self.failures {
-            0 => limits.max(),
+            0 => self.limits.max(),
             _ => self.in_use + self.ending + self.idle.len() + usize::from(self.may_try(now)),
         };
-        let out_of_reach = limits.max().saturating_sub(reachable);
+        let out_of_reach = self.limits.max().saturating_sub(reachable);
         self.fair.hold_back(u32::try_from(out_of_reach).unwrap_or(u32::MAX));
     }
 

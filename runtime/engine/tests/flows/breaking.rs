@@ -9,18 +9,7 @@ use spillgate_engine::{BreakerView, KeptBreaker, Outcome};
 use spillgate_model::{Code, Refusal, Scope};
 use tokio::task::JoinHandle;
 
-use crate::support::{Settings, World, patiently, refusal, rows, until};
-
-const QUICK: &str = r#"
-name = "quick"
-http = "GET /quick"
-effect = "read"
-deadline = "20s"
-[[step]]
-name = "s"
-database = "main"
-sql = "SELECT count(*) AS N FROM ITEM"
-"#;
+use crate::support::{QUICK, Settings, World, patiently, refusal, rows, until};
 
 const OTHER: &str = r#"
 name = "other"
@@ -51,10 +40,6 @@ fn breaker() -> Settings {
 }
 
 impl World {
-    fn spawn(&self, flow: &str) -> JoinHandle<Outcome> {
-        let (engine, call) = (self.engine.clone(), self.call(flow, "{}"));
-        tokio::spawn(async move { engine.run(call).await })
-    }
     fn fail_all(&self, failure: Option<Failure>) {
         *self.faults.all_reads.lock().expect("not poisoned") = failure;
     }

@@ -7,24 +7,13 @@ use spillgate_engine::Outcome;
 use spillgate_model::Code;
 use tokio::time::timeout;
 
-use crate::support::{ENDLESS, PATIENCE, Settings, World, patiently, refusal, until};
+use crate::support::{ENDLESS, PATIENCE, QUICK, Settings, World, patiently, refusal, until};
 
 fn slow(deadline: &str) -> String {
     format!(
         "name = \"slow\"\nhttp = \"GET /slow\"\neffect = \"read\"\ndeadline = \"{deadline}\"\n[[step]]\nname = \"s\"\ndatabase = \"main\"\nsql = \"{ENDLESS}\"\n"
     )
 }
-
-const QUICK: &str = r#"
-name = "quick"
-http = "GET /quick"
-effect = "read"
-deadline = "10s"
-[[step]]
-name = "s"
-database = "main"
-sql = "SELECT count(*) AS N FROM ITEM"
-"#;
 
 /// Works for some seconds, then adds a row.
 fn slow_write(deadline: &str, steps: u32) -> String {
@@ -51,10 +40,7 @@ async fn c11_a_deadline_ends_the_statement_and_gives_the_seat_back() {
 #[tokio::test]
 async fn c11_a_hang_up_ends_the_statement_and_gives_the_seat_back() {
     let world = World::with(&one_seat(), &[&slow("60s"), QUICK]);
-    let call = tokio::spawn({
-        let (engine, call) = (world.engine.clone(), world.call("slow", "{}"));
-        async move { engine.run(call).await }
-    });
+    let call = world.spawn("slow");
     until("the statement runs", || world.faults.reads() == 1).await;
     call.abort();
     assert_eq!(world.rows("quick", "{}").await.len(), 1);
@@ -66,12 +52,7 @@ async fn e1_fifty_calls_dropped_in_mid_stream_leave_nothing_taken() {
     let all = "[tenant.one.database.main]\nseats = { limit = 4 }\n".into();
     let settings = Settings { pool: Some("{ max = 4, line = 100 }"), more: all, ..Settings::default() };
     let world = World::with(&settings, &[&slow("60s"), QUICK]);
-    let calls: Vec<_> = (0..50)
-        .map(|_| {
-            let (engine, call) = (world.engine.clone(), world.call("slow", "{}"));
-            tokio::spawn(async move { engine.run(call).await })
-        })
-        .collect();
+    let calls: Vec<_> = (0..50).map(|_| world.spawn("slow")).collect();
     until("four run and the others wait", || world.faults.reads() == 4 && world.seats().waiting == 46).await;
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     for call in calls {
@@ -87,11 +68,8 @@ async fn e1_fifty_calls_dropped_in_mid_stream_leave_nothing_taken() {
 
 #[tokio::test]
 async fn a_wait_that_outlasts_the_deadline_says_so() {
-    let world = World::with(&one_seat(), &[&slow("60s"), &QUICK.replace("10s", "600ms")]);
-    let holder = tokio::spawn({
-        let (engine, call) = (world.engine.clone(), world.call("slow", "{}"));
-        async move { engine.run(call).await }
-    });
+    let world = World::with(&one_seat(), &[&slow("60s"), &QUICK.replace("20s", "600ms")]);
+    let holder = world.spawn("slow");
     until("the seat is taken", || world.faults.reads() == 1).await;
     let (outcome, waited) = world.engine.run_measured(world.call("quick", "{}")).await;
     let waited_out = refusal(outcome);
@@ -132,7 +110,7 @@ async fn a_commit_that_is_not_answered_leaves_the_outcome_unknown() {
 
 #[tokio::test]
 async fn b9_a_database_that_does_not_answer_costs_no_more_than_the_deadline() {
-    let world = World::with(&one_seat(), &[&QUICK.replace("10s", "1500ms")]);
+    let world = World::with(&one_seat(), &[&QUICK.replace("20s", "1500ms")]);
     world.faults.connects_hang.store(true, Ordering::SeqCst);
     let late = world.refusal("quick", "{}").await;
     assert_eq!((late.code, late.retryable), (Code::DatabaseUnreachable, true));

@@ -6,18 +6,7 @@ use std::time::Duration;
 use spillgate_model::Code;
 use tokio::time::Instant;
 
-use crate::support::{Settings, World, patiently, refusal, until};
-
-const QUICK: &str = r#"
-name = "quick"
-http = "GET /quick"
-effect = "read"
-deadline = "10s"
-[[step]]
-name = "s"
-database = "main"
-sql = "SELECT count(*) AS N FROM ITEM"
-"#;
+use crate::support::{QUICK, Settings, World, patiently, refusal, until};
 
 fn pool(pool: &'static str) -> Settings {
     Settings { pool: Some(pool), ..Settings::default() }
@@ -27,10 +16,7 @@ fn pool(pool: &'static str) -> Settings {
 async fn b12_one_waiting_statement_holds_up_no_other() {
     let world = World::with(&pool("{ max = 4 }"), &[QUICK]);
     world.faults.reads_wait.store(1, Ordering::SeqCst);
-    let waits = tokio::spawn({
-        let (engine, call) = (world.engine.clone(), world.call("quick", "{}"));
-        async move { engine.run(call).await }
-    });
+    let waits = world.spawn("quick");
     until("it waits in the database", || world.faults.reads() == 1).await;
     for tenant in ["one", "two"].into_iter().cycle().take(20) {
         let ended = world.engine.run(world.call_as(tenant, "quick", "{}"));
@@ -46,12 +32,7 @@ async fn b12_one_waiting_statement_holds_up_no_other() {
 async fn promise_5_a_tenant_never_holds_more_than_its_share_and_leaves_the_rest() {
     let world = World::with(&pool("{ max = 4, line = 100 }"), &[QUICK]);
     world.faults.reads_wait.store(2, Ordering::SeqCst);
-    let flood: Vec<_> = (0..30)
-        .map(|_| {
-            let (engine, call) = (world.engine.clone(), world.call("quick", "{}"));
-            tokio::spawn(async move { engine.run(call).await })
-        })
-        .collect();
+    let flood: Vec<_> = (0..30).map(|_| world.spawn("quick")).collect();
     until("the flood holds what it may", || world.faults.reads() == 2 && world.seats().waiting == 28).await;
     // Two seats are not its own, whatever it asks.
     for _ in 0..10 {
@@ -86,13 +67,9 @@ async fn promise_5_a_tenant_never_holds_more_than_its_share_and_leaves_the_rest(
 async fn a_full_line_refuses_the_youngest_and_says_when_to_come_back() {
     let world = World::with(&pool("{ max = 1, line = 1 }"), &[QUICK]);
     world.faults.reads_wait.store(1, Ordering::SeqCst);
-    let run = || {
-        let (engine, call) = (world.engine.clone(), world.call("quick", "{}"));
-        tokio::spawn(async move { engine.run(call).await })
-    };
-    let holder = run();
+    let holder = world.spawn("quick");
     until("the seat is taken", || world.faults.reads() == 1).await;
-    let in_line = run();
+    let in_line = world.spawn("quick");
     until("the line is full", || world.seats().waiting == 1).await;
     let live = world.engine.live();
     let deadline = (Instant::now() + Duration::from_secs(10)).into_std();

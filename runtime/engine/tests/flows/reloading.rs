@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use spillgate_engine::Outcome;
+use spillgate_model::Code;
 
-use crate::support::{Settings, World, until};
+use crate::support::{Settings, World, patiently, until};
 
 const SLOW: &str = r#"
 name = "slow"
@@ -38,8 +39,7 @@ async fn plan_of(outcome: Outcome) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c9_a_call_ends_under_the_plan_it_began_with() {
     let world = World::new(&[SLOW]);
-    let (engine, call) = (world.engine.clone(), world.call("slow", "{}"));
-    let running = tokio::spawn(async move { engine.run(call).await });
+    let running = world.spawn("slow");
     until("it runs", || world.faults.reads() == 1).await;
     let pool = Settings { pool: Some("{ max = 3 }"), ..Settings::default() };
     world.reload(&pool, &[QUICK]).expect("applied");
@@ -57,19 +57,39 @@ async fn c9_pools_and_what_tenants_have_taken_outlive_a_reload() {
     let permit = gate.enter(&before.tenants[0].limits, &entering, world.engine.memory(), u64::MAX).expect("room");
     world.reload(&Settings::default(), &[SLOW]).expect("applied");
     let after = world.engine.live();
-    assert!(Arc::ptr_eq(&before.databases[0], &after.databases[0]));
     assert_eq!((after.tenants[0].gate.in_flight(), after.tenants[0].gate.memory()), (1, 1_000));
     drop(permit);
     assert_eq!(after.tenants[0].gate.in_flight(), 0);
     world.reload(&Settings::default(), &[QUICK]).expect("applied");
     world.rows("slow", "{}").await;
     assert_eq!(world.faults.connects.load(Ordering::SeqCst), 1);
-    // Other settings are another pool; the old one keeps nothing open.
+    // More sessions are another pool; the old one keeps nothing open.
     let other = Settings { pool: Some("{ max = 3 }"), ..Settings::default() };
     world.reload(&other, &[QUICK]).expect("applied");
     assert_eq!(after.databases[0].status().seats.idle, 0);
     world.rows("slow", "{}").await;
     assert_eq!(world.faults.connects.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn c9_what_concerns_no_session_changes_while_they_are_open_and_calls_wait() {
+    let pool = |pool| Settings { pool: Some(pool), ..Settings::default() };
+    let world = World::with(&pool("{ max = 1, line = 1 }"), &[QUICK]);
+    world.faults.reads_wait.store(1, Ordering::SeqCst);
+    let holder = world.spawn("slow");
+    until("the seat is taken", || world.faults.reads() == 1).await;
+    let mut calls = vec![holder, world.spawn("slow")];
+    until("the line is full", || world.seats().waiting == 1).await;
+    assert_eq!(world.refusal("slow", "{}").await.code, Code::Overloaded);
+    let other = pool("{ max = 1, line = 2, shed = \"off\", idle = \"1h\" }\nbreaker = \"off\"");
+    world.reload(&other, &[QUICK]).expect("applied");
+    calls.push(world.spawn("slow"));
+    until("another one may wait", || world.seats().waiting == 2).await;
+    world.faults.reads_go.notify_one();
+    for call in calls {
+        assert_eq!(plan_of(patiently("a call", call).await.expect("no panic")).await, "new");
+    }
+    assert_eq!((world.faults.connects.load(Ordering::SeqCst), world.seats().idle), (1, 1));
 }
 
 #[tokio::test]

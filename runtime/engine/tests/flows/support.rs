@@ -15,6 +15,7 @@ use spillgate_engine::{Call, Engine, MakeDatabase, Outcome, SeatCounts};
 use spillgate_model::{Datum, Flowfile, Refusal, Rows, Value, Work};
 use spillgate_sqlite::{Sqlite, SqliteOptions};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// How long a test waits for anything before it fails.
@@ -36,6 +37,18 @@ pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// A statement that works for many seconds unless it is ended.
 pub(crate) const ENDLESS: &str =
     "WITH RECURSIVE N(X) AS (SELECT 1 UNION ALL SELECT X + 1 FROM N WHERE X < 2000000000) SELECT count(*) AS C FROM N";
+
+/// A flow that counts items: answered at once.
+pub(crate) const QUICK: &str = r#"
+name = "quick"
+http = "GET /quick"
+effect = "read"
+deadline = "20s"
+[[step]]
+name = "s"
+database = "main"
+sql = "SELECT count(*) AS N FROM ITEM"
+"#;
 
 const SERVER: &str = r#"
 [server]
@@ -175,6 +188,14 @@ impl World {
     }
     pub(crate) fn call_as(&self, tenant: &str, flow: &str, input: &str) -> Call {
         call(&self.engine, tenant, flow, input)
+    }
+    /// A call without input that goes on beside the test.
+    pub(crate) fn spawn(&self, flow: &str) -> JoinHandle<Outcome> {
+        self.spawn_as("one", flow)
+    }
+    pub(crate) fn spawn_as(&self, tenant: &str, flow: &str) -> JoinHandle<Outcome> {
+        let (engine, call) = (self.engine.clone(), self.call_as(tenant, flow, "{}"));
+        tokio::spawn(async move { engine.run(call).await })
     }
     pub(crate) async fn run(&self, flow: &str, input: &str) -> Outcome {
         patiently(flow, self.engine.run(self.call(flow, input))).await

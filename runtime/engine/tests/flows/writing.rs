@@ -134,12 +134,7 @@ sql = "UPDATE STOCK SET AMOUNT = AMOUNT + 1 WHERE ID = 1"
 max_affected = 1
 "#;
     let world = World::with(&Settings { pool: Some("{ max = 8, line = 100, shed = \"off\" }"), ..Settings::default() }, &[flow]);
-    let calls: Vec<_> = (0..50)
-        .map(|_| {
-            let (engine, call) = (world.engine.clone(), world.call("count", "{}"));
-            tokio::spawn(async move { engine.run(call).await })
-        })
-        .collect();
+    let calls: Vec<_> = (0..50).map(|_| world.spawn("count")).collect();
     for call in calls {
         let outcome = call.await.expect("no panic");
         assert!(matches!(outcome, Outcome::Rows { affected: Some(1), .. }), "{outcome:?}");
