@@ -1,12 +1,15 @@
-//! A breaker over the whole binary and a real Postgres: it opens, outlives kill -9, and closes by itself once the database is back.
+//! Breakers over the whole binary: a database's opens, outlives kill -9, and closes by itself once the database is back; a flow's opens for
+//! the tenant whose calls get no answer, and for nobody else.
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use spillgate_test_support::rig::{Rig, key, tenant};
-use spillgate_test_support::server::{Options, Server};
+use spillgate_test_support::server::{Options, Request, Server};
 
 const OPERATOR: &str = "operator-key-1";
 
@@ -17,9 +20,11 @@ fn breaker(server: &Server) -> Value {
     all.iter().find(|breaker| breaker["database"] == "main" && breaker["flow"].is_null()).expect("the database's own").clone()
 }
 
-fn is_kept(folder: &Path) -> bool {
+/// Whether an open breaker is kept in a folder of a server.
+fn is_kept(folder: &Path, name: &str) -> bool {
+    let name = format!("breaker/{name}");
     let files = fs::read_dir(folder.join("data/control")).into_iter().flatten().flatten();
-    files.filter_map(|file| fs::read(file.path()).ok()).any(|bytes| bytes.windows(12).any(|part| part == b"breaker/main"))
+    files.filter_map(|file| fs::read(file.path()).ok()).any(|bytes| bytes.windows(name.len()).any(|part| part == name.as_bytes()))
 }
 
 #[test]
@@ -47,7 +52,7 @@ fn a_breaker_opens_outlives_a_crash_and_closes_when_the_database_is_back() {
     let open = breaker(&server);
     assert!(open["state"] != "closed" && open["last_moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{open}");
 
-    server.wait_for("it to be kept", |server| is_kept(&server.folder).then_some(()));
+    server.wait_for("it to be kept", |server| is_kept(&server.folder, "main").then_some(()));
     server.kill();
     server.start_again();
     let kept = server.wait_for("it to be read", |server| Some(breaker(server)).filter(|breaker| breaker["state"] != "closed"));
@@ -61,4 +66,104 @@ fn a_breaker_opens_outlives_a_crash_and_closes_when_the_database_is_back() {
     let metrics = server.admin_get(OPERATOR, "/metrics").body;
     assert!(metrics.contains("spillgate_breaker_state{database=\"main\",flow=\"\",state=\"closed\"} 1"), "{metrics}");
     assert!(metrics.contains("spillgate_breaker_moves_total{database=\"main\",flow=\"\",to=\"closed\"} 1"), "{metrics}");
+}
+
+/// A statement that works as long as its caller wants it to.
+const WORK: &str = "name = \"work\"
+about = \"As much work as is asked for.\"
+http = \"GET /work\"
+effect = \"read\"
+deadline = \"1s\"
+[input.n]
+type = \"integer\"
+[[step]]
+name = \"work\"
+database = \"main\"
+sql = \"WITH RECURSIVE N(X) AS (SELECT 1 UNION ALL SELECT X + 1 FROM N WHERE X < :n) SELECT count(*) AS DONE FROM N\"
+";
+
+const ENDLESS: &str = "/api/work?n=4000000000";
+
+/// Callers that go on until it is dropped.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The tenants for which the breaker of that flow has a row on its page, each with its state.
+fn rows_of_tenants(server: &Server) -> Vec<(String, String)> {
+    let page = server.admin_get(OPERATOR, "/admin/v1/breakers").json();
+    let all = page["breakers"].as_array().expect("a list").clone();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    all.iter().filter_map(|row| Some((text(&row["tenant"])?, text(&row["state"])?))).collect()
+}
+
+fn is_shut_out(server: &Server, tenant: &str) -> bool {
+    rows_of_tenants(server).iter().any(|(name, state)| name == tenant && state != "closed")
+}
+
+#[test]
+fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
+    let sections = [
+        "[database.main]\ndriver = \"sqlite\"\nconnection = \"main.db\"\n".to_owned(),
+        tenant("endless", "agent", ""),
+        tenant("quick", "agent", ""),
+        format!("[admin.operator]\nkeys = [\"{OPERATOR}\"]\n"),
+    ];
+    let options = Options {
+        binary: env!("CARGO_BIN_EXE_spillgate"),
+        server: &sections.concat(),
+        flows: &[("work.toml", WORK)],
+        environment: &[],
+    };
+    let mut server = Server::start(&options);
+    let database = rusqlite::Connection::open(server.folder.join("main.db")).expect("a database");
+    database.execute_batch("CREATE TABLE NOTHING (X INTEGER)").expect("a file");
+    let quick = |server: &Server| server.get(&key("quick"), "/api/work?n=10");
+    let (address, over) = (server.flows.clone(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _until = Until(&over);
+        for _ in 0..10 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let call = Request::new("GET", ENDLESS).key(&key("endless"));
+                    let reply = call.try_send(&address).expect("an answer");
+                    assert!(reply.status >= 500, "it has no end: {reply:?}");
+                    // Who is refused at once is to leave the two cores to others.
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
+        server.wait_for("it to be shut out", |server| is_shut_out(server, "endless").then_some(()));
+        // Its probes fail all the while.
+        for call in 0..20 {
+            let reply = quick(&server);
+            assert_eq!(reply.status, 200, "call {call} of another tenant: {reply:?}");
+            thread::sleep(Duration::from_millis(200));
+        }
+        let refused = server.wait_for("a refusal", |server| {
+            Some(server.get(&key("endless"), ENDLESS)).filter(|reply| reply.code() == "breaker_open")
+        });
+        let said = refused.json();
+        assert_eq!((&said["scope"], &said["retryable"]), (&"flow".into(), &true.into()), "{said}");
+        assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("your calls")), "{said}");
+        assert!(is_shut_out(&server, "endless") && !is_shut_out(&server, "quick"), "{:?}", rows_of_tenants(&server));
+        let explained = |tenant: &str| server.admin_get(OPERATOR, &format!("/admin/v1/tenants/{tenant}/explain?flow=work")).body;
+        assert!(explained("endless").contains("\"flow.breaker\""), "{}", explained("endless"));
+        assert!(!explained("quick").contains("\"flow.breaker\""), "{}", explained("quick"));
+        let metrics = server.admin_get(OPERATOR, "/metrics").body;
+        assert!(metrics.contains("spillgate_breaker_shut_out_tenants{database=\"main\",flow=\"work\"} 1"), "{metrics}");
+    });
+
+    server.wait_for("it to be kept", |server| is_kept(&server.folder, "main/work/endless").then_some(()));
+    server.kill();
+    server.start_again();
+    server.wait_for("it to be read", |server| is_shut_out(server, "endless").then_some(()));
+    assert_eq!(quick(&server).status, 200, "after a crash, too");
+    // What it asks for now has an end.
+    server.wait_for("a good answer", |server| (server.get(&key("endless"), "/api/work?n=10").status == 200).then_some(()));
+    assert!(!is_shut_out(&server, "endless"), "{:?}", rows_of_tenants(&server));
 }

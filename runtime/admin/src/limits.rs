@@ -22,7 +22,7 @@ use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal};
 
 use crate::change::{self, Effect};
-use crate::pages::tenants::{self, ExplainedPage, Taken, Tenant, Tenants};
+use crate::pages::tenants::{self, ExplainedLine, ExplainedPage, Taken, Tenant, Tenants};
 use crate::stack::Asked;
 use crate::{State, queues, reply};
 
@@ -82,7 +82,9 @@ pub(crate) async fn explain(
         let flow = query.as_deref().and_then(|query| query.strip_prefix("flow=")).filter(|flow| !flow.contains('&'));
         let flow = flow.ok_or_else(|| Refusal::new(Code::Malformed, "This page takes `flow`, the name of a flow."))?;
         let lines = explain_for(&live.plan, &live.tenants[index].plan, flow).map_err(|error| no_explanation(&error))?;
-        Ok(ExplainedPage { version: live.plan.version.clone(), limits: lines.into_iter().map(Into::into).collect() })
+        let shut = ExplainedLine::breakers(&state.engine.breakers(), &live.tenants[index].plan.name, flow);
+        let limits = lines.into_iter().map(Into::into).chain(shut).collect();
+        Ok(ExplainedPage { version: live.plan.version.clone(), limits })
     });
     reply::result(page.as_ref(), &asked.id)
 }

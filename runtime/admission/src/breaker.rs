@@ -1,4 +1,4 @@
-//! The breaker of one database, or of one flow on it: whether it is asked at all while it does not answer well.
+//! The breaker of one database, or of one tenant's calls of a flow on it: whether it is asked at all while it does not answer well.
 //!
 //! `closed -> open -> half open -> closed | open`. Closed, everything passes and is counted. Open, nothing does, for a cool-down. Then it
 //! is half open: a few calls pass as probes, and what they say decides.
@@ -13,16 +13,22 @@
 //!
 //! Closed, it costs a load to enter and one exchange to tell; the lock is taken by openings, closings and what comes between.
 
+mod tenants;
+
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::window::{Counts, Window};
+pub use tenants::TenantBreakers;
 
 /// The longest time without a probe, unless `cool_down` itself is longer.
 pub const LONGEST_COOL_DOWN: Duration = Duration::from_secs(30);
 /// Of an outage so far, the part that a cool-down may last.
 const PART_OF_OUTAGE: u32 = 16;
+/// Moves that are remembered.
+const MOVES: usize = 8;
 
 /// When it opens, and how it is probed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,10 +90,14 @@ pub struct Pass {
     turn: u32,
     probe: Option<u64>,
     /// With this call the breaker is half open.
-    pub half_opened: bool,
+    pub half_opened: Option<Moved>,
 }
 
 impl Pass {
+    /// Through a closed breaker.
+    fn closed(turn: u32) -> Pass {
+        Pass { turn, probe: None, half_opened: None }
+    }
     /// Whether much depends on this call.
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()
@@ -101,6 +111,19 @@ pub struct Moved {
     pub to: BreakerState,
     /// How long the outage has lasted, or had when it closed.
     pub outage: Duration,
+    /// Calls counted in the window then, before it is emptied by a closing.
+    pub calls: u64,
+    /// Of those, the failed ones.
+    pub failures: u64,
+}
+
+/// Of a breaker's past: when it moved, and to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// On the clock that is passed in.
+    pub at: Duration,
+    /// How it stood then.
+    pub to: BreakerState,
 }
 
 /// It does not let the call pass.
@@ -143,7 +166,7 @@ pub struct Breaker {
     opened: Mutex<Opened>,
 }
 
-/// Means something only while the breaker is not closed.
+/// Means something only while the breaker is not closed, but for the moves.
 #[derive(Debug, Default)]
 struct Opened {
     since: Duration,
@@ -157,6 +180,8 @@ struct Opened {
     good: u32,
     /// Of the last probe.
     number: u64,
+    /// The last ones, oldest first.
+    moves: VecDeque<Move>,
 }
 
 #[derive(Debug)]
@@ -170,12 +195,12 @@ impl Breaker {
     pub fn enter(&self, limits: &BreakerLimits, now: Duration) -> Result<Pass, Shut> {
         let turn = self.turn.load(Ordering::Acquire);
         if is_closed(turn) {
-            return Ok(Pass { turn, probe: None, half_opened: false });
+            return Ok(Pass::closed(turn));
         }
         let mut opened = self.lock();
         let turn = self.turn.load(Ordering::Acquire);
         if is_closed(turn) {
-            return Ok(Pass { turn, probe: None, half_opened: false });
+            return Ok(Pass::closed(turn));
         }
         if let Some(shut) = opened.shut(limits, now) {
             return Err(shut);
@@ -183,10 +208,11 @@ impl Breaker {
         opened.probes.retain(|probe| probe.is_out(limits, now));
         opened.number += 1;
         let probe = Probe { number: opened.number, since: now };
-        let half_opened = !std::mem::replace(&mut opened.probing, true);
-        let pass = Pass { turn, probe: Some(probe.number), half_opened };
+        let number = Some(probe.number);
         opened.probes.push(probe);
-        Ok(pass)
+        let was_probing = std::mem::replace(&mut opened.probing, true);
+        let half_opened = (!was_probing).then(|| self.moved(&mut opened, BreakerState::HalfOpen, limits, now));
+        Ok(Pass { turn, probe: number, half_opened })
     }
 
     /// Whether a call would be refused now. Takes no place: others may be faster.
@@ -226,13 +252,26 @@ impl Breaker {
         }
     }
 
+    /// Its last moves, oldest first.
+    pub fn moves(&self) -> Vec<Move> {
+        self.lock().moves.iter().copied().collect()
+    }
+
+    /// Whether it is closed, and nothing of the last window speaks against that: forgotten, it is none the worse.
+    pub fn is_idle(&self, limits: &BreakerLimits, now: Duration) -> bool {
+        let opened = self.lock();
+        let quiet = opened.moves.back().is_none_or(|last| last.at + limits.window <= now);
+        quiet && is_closed(self.turn.load(Ordering::Acquire)) && self.window.sum(limits.window, now).ill == 0
+    }
+
     /// Opens one that was open before a restart, unless it has been told better or worse since.
     pub fn restore(&self, outage: Outage, limits: &BreakerLimits, now: Duration) {
         let mut opened = self.lock();
         let turn = self.turn.load(Ordering::Acquire);
         if turn == 0 && self.window.sum(limits.window, now).well == 0 {
             let until = now + outage.cool_down.min(cool_down(outage.lasted, limits));
-            *opened = Opened { since: now, before: outage.lasted, until, ..Opened::default() };
+            (opened.since, opened.before) = (now, outage.lasted);
+            opened.shuts(until);
             self.turn.store(turn + 1, Ordering::Release);
         }
     }
@@ -260,9 +299,10 @@ impl Breaker {
         if !is_closed(turn) {
             return None;
         }
-        *opened = Opened { since: now, until: now + limits.cool_down, number: opened.number, ..Opened::default() };
+        (opened.since, opened.before) = (now, Duration::ZERO);
+        opened.shuts(now + limits.cool_down);
         self.turn.store(turn.wrapping_add(1), Ordering::Release);
-        Some(Moved { to: BreakerState::Open, outage: Duration::ZERO })
+        Some(self.moved(&mut opened, BreakerState::Open, limits, now))
     }
 
     fn probed(&self, turn: u32, number: u64, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
@@ -278,23 +318,40 @@ impl Breaker {
             Said::Nothing => None,
             Said::Ill => {
                 let until = now + cool_down(outage, limits);
-                *opened = Opened { since: opened.since, before: opened.before, until, number: opened.number, ..Opened::default() };
-                Some(Moved { to: BreakerState::Open, outage })
+                opened.shuts(until);
+                Some(self.moved(&mut opened, BreakerState::Open, limits, now))
             }
             Said::Well => {
                 opened.good += 1;
                 (opened.good >= limits.probes.max(1)).then(|| {
+                    let moved = self.moved(&mut opened, BreakerState::Closed, limits, now);
                     // What was counted before the outage is of another time.
                     self.window.clear();
                     self.turn.store(turn.wrapping_add(1), Ordering::Release);
-                    Moved { to: BreakerState::Closed, outage }
+                    moved
                 })
             }
         }
     }
+
+    fn moved(&self, opened: &mut Opened, to: BreakerState, limits: &BreakerLimits, now: Duration) -> Moved {
+        if opened.moves.len() == MOVES {
+            opened.moves.pop_front();
+        }
+        opened.moves.push_back(Move { at: now, to });
+        let counted = self.window.sum(limits.window, now);
+        Moved { to, outage: opened.lasted(now), calls: counted.all(), failures: counted.ill }
+    }
 }
 
 impl Opened {
+    /// Nothing passes before `until`; whoever probes still is not listened to any more.
+    fn shuts(&mut self, until: Duration) {
+        self.until = until;
+        self.probing = false;
+        self.probes.clear();
+        self.good = 0;
+    }
     fn lasted(&self, now: Duration) -> Duration {
         self.before + now.saturating_sub(self.since)
     }

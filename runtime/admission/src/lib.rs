@@ -21,7 +21,9 @@ pub mod seats;
 mod stages;
 mod window;
 
-pub use breaker::{Breaker, BreakerLimits, BreakerState, BreakerStatus, LONGEST_COOL_DOWN, Moved, Outage, Pass, Said, Shut};
+pub use breaker::{
+    Breaker, BreakerLimits, BreakerState, BreakerStatus, LONGEST_COOL_DOWN, Move, Moved, Outage, Pass, Said, Shut, TenantBreakers,
+};
 pub use budget::{Budget, Reservation};
 pub use gate::{Entering, PayloadMemory, Permit, TenantGate, TenantLimits};
 pub use rate::RateLimiter;

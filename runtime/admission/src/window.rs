@@ -35,6 +35,13 @@ pub(crate) struct Window {
     slots: [AtomicU64; SLOTS],
 }
 
+impl Clone for Window {
+    fn clone(&self) -> Self {
+        let slots = self.slots.each_ref().map(|slot| AtomicU64::new(slot.load(Ordering::Relaxed)));
+        Window { slots }
+    }
+}
+
 impl Window {
     /// Adds to the slot of this time; a count that is full stays so. Returns the number of the slot, for [`Window::take_back`].
     pub(crate) fn add(&self, counts: Counts, span: Duration, now: Duration) -> u64 {

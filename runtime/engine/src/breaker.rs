@@ -1,8 +1,10 @@
-//! Breakers, one for each database and one for each flow on it: asked before a seat is, told by how the work at the database ended.
+//! Breakers, one for each database and one for each flow on it and tenant: asked before a seat is, told by how the work at the database
+//! ended.
 //!
 //! Invariants
 //! 1. What keeps everybody from the database (no session can be opened, a link is lost) counts against the database. A statement that
-//!    gets no answer in time, or was ended by the database, counts against its flow: a slow flow never shuts the database for others.
+//!    gets no answer in time, or was ended by the database, counts against its flow, and there for its tenant alone: a slow flow never
+//!    shuts the database for other flows, and what one tenant asks of a flow never shuts the flow for other tenants.
 //! 2. What callers get wrong, what they give up, and what this server refuses count against nobody.
 //! 3. A deadline counts only where the database had half of the flow's own: neither a wait in line nor a caller in haste opens anything.
 //! 4. Each passage is told once, by drop at the latest; where both stay closed it takes no lock and allocates nothing.
@@ -12,13 +14,14 @@
 
 mod kept;
 mod passage;
+mod view;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use spillgate_admission::{Breaker, BreakerLimits, BreakerState, BreakerStatus, Moved, Pass, Said, Shut};
+use spillgate_admission::{Breaker, BreakerLimits, BreakerState, Moved, Pass, Said, Shut, TenantBreakers};
 use spillgate_config::Plan;
 use spillgate_config::plan::{BreakerPlan, Flow};
 use spillgate_model::{Code, Refusal, Scope};
@@ -29,10 +32,10 @@ use tokio::time::Instant;
 use crate::Live;
 use crate::steps::jittered;
 pub use kept::KeptBreaker;
+pub(crate) use kept::kept;
 pub(crate) use passage::Passage;
+pub use view::{BreakerMove, BreakerView};
 
-/// Moves that are remembered.
-const MOVES: usize = 8;
 /// The longest that callers are spread over beyond the time they are told, so that they do not come back together.
 const SPREAD: Duration = Duration::from_secs(1);
 
@@ -61,34 +64,17 @@ pub(crate) struct LiveBreaker {
     database: Arc<str>,
     /// `None`: the database's own.
     flow: Option<Arc<str>>,
-    breaker: Breaker,
+    breaker: Whose,
     metrics: Arc<BreakerMetrics>,
     all: Arc<Breakers>,
-    moves: Mutex<VecDeque<BreakerMove>>,
 }
 
-/// How a breaker moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BreakerMove {
-    /// Milliseconds since 1970.
-    pub at_ms: u64,
-    /// How it stood then.
-    pub to: BreakerState,
-}
-
-/// How a breaker is, for the admin face.
-#[derive(Clone, Debug)]
-pub struct BreakerView {
-    /// Name of the database.
-    pub database: Arc<str>,
-    /// Name of the flow; `None`: the database's own.
-    pub flow: Option<Arc<str>>,
-    /// As configured; `None`: it is off.
-    pub plan: Option<BreakerPlan>,
-    /// How it stands, by those settings or the defaults.
-    pub status: BreakerStatus,
-    /// The last ones, oldest first.
-    pub moves: Vec<BreakerMove>,
+/// Who is let through or shut out together.
+enum Whose {
+    /// Everybody: a database that nobody reaches.
+    Everybody(Breaker),
+    /// Each tenant by itself: a flow whose statements are not answered.
+    EachTenant(TenantBreakers),
 }
 
 impl Breakers {
@@ -122,10 +108,13 @@ impl DatabaseBreakers {
         }
     }
 
-    /// Forgets flows that are in no plan any more.
+    /// Forgets flows and tenants that are in no plan any more.
     pub(crate) fn keep(&self, plan: &Plan) {
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         flows.retain(|name, _| plan.flows.binary_search_by(|flow| flow.name.cmp(name)).is_ok());
+        for (_, breaker) in flows.values() {
+            breaker.keep(plan);
+        }
     }
 }
 
@@ -134,50 +123,68 @@ impl LiveBreaker {
     fn new(all: &Arc<Breakers>, database: &Arc<str>, flow: Option<&Arc<str>>, telemetry: &Telemetry) -> Arc<Self> {
         let metrics = telemetry.breaker_metrics(database, flow.map(|flow| &**flow));
         metrics.stands(BreakerLabel::Closed);
-        let (database, flow) = (database.clone(), flow.cloned());
-        Arc::new(LiveBreaker { database, flow, breaker: Breaker::default(), metrics, all: all.clone(), moves: Mutex::default() })
+        metrics.shut_out.set(0);
+        let breaker = match flow {
+            None => Whose::Everybody(Breaker::default()),
+            Some(_) => Whose::EachTenant(TenantBreakers::default()),
+        };
+        Arc::new(LiveBreaker { database: database.clone(), flow: flow.cloned(), breaker, metrics, all: all.clone() })
     }
 
-    /// The refusal that a call would meet now. It takes nobody's place as a probe.
-    pub(crate) fn refuses(&self, plan: Option<&BreakerPlan>) -> Option<Refusal> {
-        let shut = self.breaker.refuses(&limits(plan?), self.all.now())?;
-        Some(self.refusal(shut))
+    /// The refusal that a call of a tenant would meet now. It takes nobody's place as a probe.
+    pub(crate) fn refuses(&self, tenant: &str, plan: Option<&BreakerPlan>) -> Option<Refusal> {
+        let (limits, now) = (limits(plan?), self.all.now());
+        let shut = match &self.breaker {
+            Whose::Everybody(breaker) => breaker.refuses(&limits, now),
+            Whose::EachTenant(breakers) => breakers.refuses(tenant, &limits, now),
+        };
+        shut.map(|shut| self.refusal(shut))
     }
 
-    pub(crate) fn view(&self, plan: Option<&BreakerPlan>) -> BreakerView {
-        let status = self.breaker.status(&limits(plan.unwrap_or(&BreakerPlan::default())), self.all.now());
-        let moves = self.moves().iter().copied().collect();
-        BreakerView { database: self.database.clone(), flow: self.flow.clone(), plan: plan.copied(), status, moves }
+    /// Forgets what says nothing any more.
+    pub(crate) fn forget_idle(&self, plan: Option<&BreakerPlan>) {
+        if let (Whose::EachTenant(breakers), Some(plan)) = (&self.breaker, plan) {
+            breakers.forget(&limits(plan), self.all.now());
+        }
     }
 
-    fn enter(&self, limits: &BreakerLimits, at: Instant) -> Result<Pass, Box<Refusal>> {
+    fn keep(&self, plan: &Plan) {
+        if let Whose::EachTenant(breakers) = &self.breaker {
+            breakers.keep(|name| plan.tenants.binary_search_by(|tenant| (*tenant.name).cmp(name)).is_ok());
+        }
+    }
+
+    fn enter(&self, tenant: &str, limits: &BreakerLimits, at: Instant) -> Result<Pass, Box<Refusal>> {
         let now = self.all.at(at);
-        let pass = self.breaker.enter(limits, now).map_err(|shut| Box::new(self.refusal(shut)))?;
-        if pass.half_opened {
-            let outage = self.breaker.status(limits, now).outage.map_or(Duration::ZERO, |outage| outage.lasted);
-            self.moved(Moved { to: BreakerState::HalfOpen, outage }, limits);
+        let entered = match &self.breaker {
+            Whose::Everybody(breaker) => breaker.enter(limits, now),
+            Whose::EachTenant(breakers) => breakers.enter(tenant, limits, now),
+        };
+        let pass = entered.map_err(|shut| Box::new(self.refusal(shut)))?;
+        if let Some(moved) = pass.half_opened {
+            self.moved(tenant, moved, limits);
         }
         Ok(pass)
     }
 
-    fn told(&self, pass: Pass, said: Said, limits: &BreakerLimits, at: Instant) {
-        if let Some(moved) = self.breaker.told(pass, said, limits, self.all.at(at)) {
-            self.moved(moved, limits);
+    fn told(&self, tenant: &Arc<str>, pass: Pass, said: Said, limits: &BreakerLimits, at: Instant) {
+        let now = self.all.at(at);
+        let moved = match &self.breaker {
+            Whose::Everybody(breaker) => breaker.told(pass, said, limits, now),
+            Whose::EachTenant(breakers) => breakers.told(tenant, pass, said, limits, now),
+        };
+        if let Some(moved) = moved {
+            self.moved(tenant, moved, limits);
         }
     }
 
-    fn moved(&self, moved: Moved, limits: &BreakerLimits) {
-        let counted = self.breaker.status(limits, self.all.now());
-        happened::breaker_moved(&self.metrics, label(moved.to), counted.calls, counted.failures, moved.outage);
-        {
-            let mut moves = self.moves();
-            if moves.len() == MOVES {
-                moves.pop_front();
-            }
-            moves.push_back(BreakerMove { at_ms: wall_ms(), to: moved.to });
-        }
+    fn moved(&self, tenant: &str, moved: Moved, limits: &BreakerLimits) {
+        let Moved { to, outage, calls, failures } = moved;
+        let tenant = if self.flow.is_some() { tenant } else { "" };
+        happened::breaker_moved(&self.metrics, tenant, label(to), calls, failures, outage);
+        self.publish(limits);
         self.all.moved.notify_one();
-        if moved.to == BreakerState::Closed {
+        if to == BreakerState::Closed {
             self.all.answered.notify_waiters();
         }
     }
@@ -186,18 +193,13 @@ impl LiveBreaker {
         self.metrics.refused.increment();
         let (scope, detail) = match self.flow {
             None => (Scope::Database, "The database has not answered well; nothing is sent to it before valid_until."),
-            Some(_) => (Scope::Flow, "This flow gets no answers from its database; it is not run before valid_until."),
+            Some(_) => (Scope::Flow, "Too many of your calls of this flow got no answer; it is not run for you before valid_until."),
         };
         let spread = jittered((shut.retry_after / 4).min(SPREAD));
         let valid_until = wall_ms().saturating_add(milliseconds(shut.retry_after));
         let mut refusal = Refusal::new(Code::BreakerOpen, detail).retry_after(shut.retry_after + spread).valid_until(valid_until);
         refusal.scope = scope;
         refusal
-    }
-
-    fn moves(&self) -> MutexGuard<'_, VecDeque<BreakerMove>> {
-        // A list that a panic left is whole.
-        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

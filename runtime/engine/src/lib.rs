@@ -239,39 +239,48 @@ impl Engine {
             deadline: deadline.into(),
         })
     }
-    /// Whether a breaker would not let the first statement of a call pass: the gate asks it before [`Engine::expects`], of the same flows.
-    pub fn breaker_refuses(&self, live: &Live, flow: usize) -> Option<Refusal> {
-        let (prepared, plan) = (&live.flows[flow], &live.plan.flows[flow]);
+    /// Whether a breaker would not let the first statement of a tenant's call pass: the gate asks it before [`Engine::expects`], of the
+    /// same flows.
+    pub fn breaker_refuses(&self, live: &Live, tenant: usize, flow: usize) -> Option<Refusal> {
+        let (prepared, plan, tenant) = (&live.flows[flow], &live.plan.flows[flow], &live.tenants[tenant].plan.name);
         let database = prepared.asked_first?;
         let (first, of_flow) = (&live.databases[database], prepared.breakers[database].as_ref());
-        let own = first.breakers.own.refuses(first.plan().breaker.as_ref());
-        own.or_else(|| of_flow?.refuses(plan.breaker.as_ref()))
+        let own = first.breakers.own.refuses(tenant, first.plan().breaker.as_ref());
+        own.or_else(|| of_flow?.refuses(tenant, plan.breaker.as_ref()))
     }
     /// All breakers of the live plan: each database's own, and after it those of its flows.
     pub fn breakers(&self) -> Vec<BreakerView> {
-        breaker::of_plan(&self.inner.live.load()).map(|(breaker, plan)| breaker.view(plan)).collect()
+        let live = self.inner.live.load();
+        let mut views: Vec<_> = breaker::of_plan(&live).flat_map(|(breaker, plan)| breaker.views(plan)).collect();
+        for view in views.iter_mut().filter(|view| view.flow.is_none()) {
+            let database = live.databases.iter().find(|database| database.plan().name == view.database);
+            view.reachable = database.and_then(|database| database.status().reachable);
+        }
+        views
     }
     /// Told whenever a breaker opens or closes: whoever keeps them reads [`Engine::kept_breakers`] then.
     pub fn breaker_moved(&self) -> Arc<Notify> {
         self.inner.breakers.moved.clone()
     }
-    /// Breakers that are not closed, as they are kept across a restart.
+    /// Breakers that are not closed, as they are kept across a restart. If many are not, those that have not been for longest.
     pub fn kept_breakers(&self) -> Vec<KeptBreaker> {
-        breaker::of_plan(&self.inner.live.load()).filter_map(|(breaker, plan)| breaker.kept(plan)).collect()
+        breaker::kept(&self.inner.live.load())
     }
     /// Opens breakers that were open before a restart. Those the plan does not have are passed over, and so are those that were told
     /// better meanwhile.
     pub fn restore_breakers(&self, kept: &[KeptBreaker]) {
         let live = self.inner.live.load();
         for (breaker, plan) in breaker::of_plan(&live) {
-            if let Some(kept) = kept.iter().find(|kept| breaker.is(kept)) {
-                breaker.restore(kept, plan);
+            for kept in kept.iter().filter(|kept| breaker.is(kept)) {
+                breaker.restore(kept, plan, &live.plan);
             }
         }
     }
-    /// Brings the metrics of seats up to date: whoever renders the page calls it first.
+    /// Brings the metrics of seats and breakers up to date: whoever renders the page calls it first.
     pub fn publish_seats(&self) {
-        self.inner.live.load().databases.iter().for_each(|database| database.publish());
+        let live = self.inner.live.load();
+        live.databases.iter().for_each(|database| database.publish());
+        breaker::of_plan(&live).for_each(|(breaker, plan)| breaker.refresh(plan));
     }
     /// Lanes that have work and are held back by something the store does not know of: a database, a full target, memory.
     pub fn held_lanes(&self) -> Vec<HeldLane> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::MakeDatabase;
-use crate::breaker::{Breakers, DatabaseBreakers};
+use crate::breaker::{self, Breakers, DatabaseBreakers};
 use crate::cache::Cache;
 use crate::database::LiveDatabase;
 use crate::durable::Durability;
@@ -183,15 +183,17 @@ fn limits_of(plan: &TenantPlan) -> TenantLimits {
     }
 }
 
-/// Closes sessions that nobody needs, as long as the engine lives.
+/// Closes sessions that nobody needs, and forgets breakers that say nothing any more, as long as the engine lives.
 async fn close_idle(inner: Weak<Inner>) {
     let mut tick = tokio::time::interval(IDLE_CHECK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         let Some(inner) = inner.upgrade() else { return };
-        for database in &inner.live.load().databases {
+        let live = inner.live.load();
+        for database in &live.databases {
             database.seats.close_idle(Instant::now());
         }
+        breaker::of_plan(&live).for_each(|(breaker, plan)| breaker.forget_idle(plan));
     }
 }

@@ -155,7 +155,7 @@ impl Admitting<'_> {
             return Err(Denied { refusal, allow: None });
         }
         trail.asks(Stage::Breaker);
-        engine.breaker_refuses(live, self.flow).map_or(Ok(()), Err)?;
+        engine.breaker_refuses(live, self.tenant, self.flow).map_or(Ok(()), Err)?;
         trail.asks(Stage::Wait);
         Ok(engine.expects(live, self.tenant, self.flow, call.flowfile.deadline).map_or(Ok(()), Err)?)
     }

@@ -1,9 +1,9 @@
-//! What is counted per breaker: of a database, or of one flow on it.
+//! What is counted per breaker: of a database, or of one flow on it, whose tenants are counted together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::instrument::Counter;
+use crate::instrument::{Counter, Gauge};
 use crate::throttle::Throttle;
 
 /// How a breaker stands, as a label.
@@ -40,6 +40,8 @@ pub struct BreakerMetrics {
     pub(crate) moves: [Counter; BreakerLabel::ALL.len()],
     /// Calls, and steps of calls, that it did not let pass.
     pub refused: Counter,
+    /// Of a flow: tenants for which it is not closed.
+    pub shut_out: Gauge,
     pub(crate) told: Throttle,
 }
 
@@ -51,15 +53,15 @@ impl BreakerMetrics {
             state: AtomicUsize::new(BreakerLabel::Closed as usize),
             moves: Default::default(),
             refused: Counter::default(),
+            shut_out: Gauge::default(),
             told: Throttle::new(held_back),
         }
     }
-    /// How it stands, though nothing moved it: at a start or after a reload.
+    /// How it stands: of a flow, for the tenant that fares worst.
     pub fn stands(&self, label: BreakerLabel) {
         self.state.store(label as usize, Ordering::Relaxed);
     }
     pub(crate) fn moved(&self, to: BreakerLabel) {
-        self.stands(to);
         self.moves[to as usize].increment();
     }
     pub(crate) fn is(&self, label: BreakerLabel) -> bool {

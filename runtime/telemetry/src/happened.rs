@@ -51,15 +51,15 @@ pub fn database_unfit(database: &DatabaseMetrics, detail: &str) {
     }
 }
 
-/// A breaker opened, let its first probe pass, or closed. `calls` and `failures` were counted when it did.
-pub fn breaker_moved(breaker: &BreakerMetrics, to: BreakerLabel, calls: u64, failures: u64, outage: Duration) {
+/// A breaker opened, let its first probe pass, or closed: a flow's for one tenant. `calls` and `failures` were counted when it did.
+pub fn breaker_moved(breaker: &BreakerMetrics, tenant: &str, to: BreakerLabel, calls: u64, failures: u64, outage: Duration) {
     breaker.moved(to);
     let Some(held_back) = breaker.told.pass() else { return };
     let (database, flow, outage_ms) = (&*breaker.database, &*breaker.flow, u64::try_from(outage.as_millis()).unwrap_or(u64::MAX));
     match to {
-        BreakerLabel::Open => tracing::warn!(database, flow, calls, failures, outage_ms, held_back, "breaker open"),
-        BreakerLabel::HalfOpen => tracing::info!(database, flow, outage_ms, held_back, "breaker half open"),
-        BreakerLabel::Closed => tracing::info!(database, flow, outage_ms, held_back, "breaker closed"),
+        BreakerLabel::Open => tracing::warn!(database, flow, tenant, calls, failures, outage_ms, held_back, "breaker open"),
+        BreakerLabel::HalfOpen => tracing::info!(database, flow, tenant, outage_ms, held_back, "breaker half open"),
+        BreakerLabel::Closed => tracing::info!(database, flow, tenant, outage_ms, held_back, "breaker closed"),
     }
 }
 

@@ -70,8 +70,9 @@ metrics! {
     CANCELS "spillgate_database_cancels_total" Counter ["database"] "Statements ended for a deadline or a hang-up.";
     SEATS_LOST "spillgate_database_seats_lost_total" Counter ["database"] "Connections lost while a statement ran, or given up because its end was never known.";
 
-    BREAKER_STATE "spillgate_breaker_state" Gauge ["database" "flow" "state"] "How a breaker stands: 1 for one of the states; the database's own has no flow.";
-    BREAKER_MOVES "spillgate_breaker_moves_total" Counter ["database" "flow" "to"] "Times a breaker opened, let the first probe pass, or closed.";
+    BREAKER_STATE "spillgate_breaker_state" Gauge ["database" "flow" "state"] "How a breaker stands: 1 for one of the states, a flow's as for the tenant that fares worst; the database's own has no flow.";
+    BREAKER_MOVES "spillgate_breaker_moves_total" Counter ["database" "flow" "to"] "Times a breaker opened, let the first probe pass, or closed; a flow's: for any tenant.";
+    BREAKER_SHUT_OUT "spillgate_breaker_shut_out_tenants" Gauge ["database" "flow"] "Tenants for which a flow's breaker is not closed.";
     BREAKER_REFUSED "spillgate_breaker_refused_total" Counter ["database" "flow"] "Steps that a breaker did not let pass, calls refused at the gate among them.";
     RETRIES "spillgate_step_retries_total" Counter ["database" "outcome"] "Steps that were tried again, or were not because the retry budget was spent.";
 

@@ -30,9 +30,13 @@ fn busy() -> Telemetry {
     database.tenants_now([("dispatch-agent", 3, 2)].into_iter());
     database.statement(StatementOutcome::Completed, Duration::from_millis(2));
     let breaker = telemetry.breaker_metrics("as400", None);
-    happened::breaker_moved(&breaker, BreakerLabel::Open, 40, 31, Duration::ZERO);
+    breaker.stands(BreakerLabel::Open);
+    happened::breaker_moved(&breaker, "", BreakerLabel::Open, 40, 31, Duration::ZERO);
     breaker.refused.increment();
-    happened::breaker_moved(&telemetry.breaker_metrics("as400", Some("truck_position")), BreakerLabel::Open, 20, 20, Duration::ZERO);
+    let of_flow = telemetry.breaker_metrics("as400", Some("truck_position"));
+    of_flow.stands(BreakerLabel::Open);
+    of_flow.shut_out.set(1);
+    happened::breaker_moved(&of_flow, "dispatch", BreakerLabel::Open, 20, 20, Duration::ZERO);
     database.retries.increment();
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);

@@ -221,13 +221,18 @@ pub(crate) struct Breakers {
     pub(crate) breakers: Vec<BreakerPage>,
 }
 
-/// A breaker: of a database, or of one flow on it.
+/// A breaker: of a database, or of one flow on it and tenant.
 #[derive(Serialize)]
 pub(crate) struct BreakerPage {
     database: String,
     /// `null`: the database's own.
     flow: Option<String>,
+    /// Of a flow: the tenant whose calls failed lately. `null`: all others, who are let through.
+    tenant: Option<String>,
     state: &'static str,
+    /// Of a database's own: whether the last try to open a session succeeded. While none does, one call at a time tries, and the others are
+    /// refused until then, however it stands.
+    reachable: Option<bool>,
     /// Of one that is not closed: how long it has not been, and how long nobody may ask still.
     outage_ms: Option<Amount>,
     opens_in_ms: Option<Amount>,
@@ -249,11 +254,13 @@ struct Move {
 
 impl BreakerPage {
     pub(crate) fn of(view: BreakerView) -> Self {
-        let BreakerView { database, flow, plan, status, moves } = view;
+        let BreakerView { database, flow, tenant, plan, reachable, status, moves } = view;
         BreakerPage {
             database: database.to_string(),
             flow: flow.map(|flow| flow.to_string()),
+            tenant: tenant.map(|tenant| tenant.to_string()),
             state: status.state.name(),
+            reachable,
             outage_ms: status.outage.map(|outage| milliseconds(outage.lasted)),
             opens_in_ms: status.outage.map(|outage| milliseconds(outage.cool_down)),
             probes_out: status.probes,

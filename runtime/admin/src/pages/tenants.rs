@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use spillgate_config::plan::{Amount, Class, DatabasePlan, TenantPlan};
 use spillgate_config::{Explained, Override};
-use spillgate_engine::Live;
+use spillgate_engine::{BreakerView, Live};
 use spillgate_model::units::{ByteSize, show_duration};
 
 /// `GET /admin/v1/tenants`.
@@ -167,6 +167,24 @@ pub(crate) struct ExplainedLine {
     name: String,
     value: String,
     from: String,
+}
+
+impl ExplainedLine {
+    /// The breakers that a call of this tenant and flow would meet and that are not closed: limits, too, as long as that lasts.
+    pub(crate) fn breakers(views: &[BreakerView], tenant: &str, flow: &str) -> Vec<ExplainedLine> {
+        let asks = |database: &str| views.iter().any(|view| *view.database == *database && view.flow.as_deref() == Some(flow));
+        let meets = |view: &&BreakerView| match (view.flow.as_deref(), view.tenant.as_deref()) {
+            (None, _) => asks(&view.database),
+            (Some(name), of) => name == flow && of == Some(tenant),
+        };
+        let line = |view: &BreakerView| {
+            let subject = view.flow.as_ref().map_or_else(|| format!("database.{}", view.database), |_| "flow".to_owned());
+            let next = view.status.outage.map(|outage| format!(", next probe in {} ms", outage.cool_down.as_millis()));
+            let value = format!("{}{}", view.status.state.name(), next?);
+            Some(ExplainedLine { name: format!("{subject}.breaker"), value, from: "now".to_owned() })
+        };
+        views.iter().filter(meets).filter_map(line).collect()
+    }
 }
 
 impl From<Explained> for ExplainedLine {

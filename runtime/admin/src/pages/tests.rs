@@ -211,13 +211,17 @@ fn breakers() -> databases::Breakers {
     let open = BreakerView {
         database: "fleet".into(),
         flow: None,
+        tenant: None,
         plan: Some(BreakerPlan::default()),
+        reachable: Some(false),
         status: BreakerStatus { state: BreakerState::Open, outage: Some(outage), probes: 1, calls: 40, failures: 31 },
         moves: vec![BreakerMove { at_ms: 1_795_000_000_000, to: BreakerState::Open }],
     };
     let status = BreakerStatus { state: BreakerState::Closed, outage: None, probes: 0, calls: 3, failures: 0 };
-    let off = BreakerView { database: "fleet".into(), flow: Some("truck_position".into()), plan: None, status, moves: Vec::new() };
-    databases::Breakers { breakers: [open, off].into_iter().map(databases::BreakerPage::of).collect() }
+    let (flow, plan, moves) = (Some("truck_position".into()), None, Vec::new());
+    let others = BreakerView { flow, plan, reachable: None, status, moves, ..open.clone() };
+    let of_tenant = BreakerView { flow: others.flow.clone(), tenant: Some("agents".into()), reachable: None, ..open.clone() };
+    databases::Breakers { breakers: [open, others, of_tenant].into_iter().map(databases::BreakerPage::of).collect() }
 }
 
 /// Without the lines of the flow and the database: those are the configuration's.

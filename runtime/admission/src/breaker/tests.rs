@@ -87,12 +87,12 @@ fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
     let mut passes = crowd(&breaker, at(1_000));
     assert_eq!(passes.len(), 1, "exactly one probe of 100 callers");
     let probe = passes.pop().expect("one");
-    assert!(probe.is_probe() && probe.half_opened);
+    assert!(probe.is_probe() && probe.half_opened.is_some_and(|moved| moved.to == BreakerState::HalfOpen));
     assert_eq!(breaker.told(probe, Said::Nothing, &LIMITS, at(1_100)), None);
     let mut passes = crowd(&breaker, at(1_100));
     assert_eq!(passes.len(), 1, "the next one is asked at once");
     let probe = passes.pop().expect("one");
-    assert!(probe.is_probe() && !probe.half_opened);
+    assert!(probe.is_probe() && probe.half_opened.is_none());
     assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(1_200)).map(|moved| moved.to), Some(BreakerState::Closed));
     assert_eq!(crowd(&breaker, at(1_200)).len(), 100);
 }

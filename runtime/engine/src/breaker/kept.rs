@@ -1,13 +1,18 @@
 //! Outages that outlive a restart.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use spillgate_admission::Outage;
+use spillgate_admission::{Breaker, Outage};
+use spillgate_config::Plan;
 use spillgate_config::plan::BreakerPlan;
-use spillgate_telemetry::BreakerLabel;
 
-use super::{LiveBreaker, limits, milliseconds, wall_ms};
+use super::{LiveBreaker, Whose, limits, milliseconds, of_plan, wall_ms};
+use crate::Live;
+
+/// Of more breakers that are open at once the oldest are kept: what is not kept begins closed, and a few calls find out.
+const MOST_KEPT: usize = 256;
 
 /// A breaker that was not closed, on the wall's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +22,9 @@ pub struct KeptBreaker {
     /// Name of the flow; none: the database's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
+    /// Of a flow's: the tenant. Earlier ones have none, and stood for all tenants: they are passed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// When it opened first, in milliseconds since 1970.
     pub since_ms: u64,
     /// Before this nobody asks.
@@ -26,41 +34,63 @@ pub struct KeptBreaker {
 impl KeptBreaker {
     /// What it is kept under: names have no slashes.
     pub fn name(&self) -> String {
-        match &self.flow {
-            None => self.database.clone(),
-            Some(flow) => format!("{}/{flow}", self.database),
-        }
+        let parts = [Some(&self.database), self.flow.as_ref(), self.tenant.as_ref()];
+        parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
     }
 }
 
+/// What is to be kept of all breakers of a plan.
+pub(crate) fn kept(live: &Live) -> Vec<KeptBreaker> {
+    let mut all: Vec<_> = of_plan(live).flat_map(|(breaker, plan)| breaker.kept(plan)).collect();
+    if all.len() > MOST_KEPT {
+        all.sort_by_key(|kept| (kept.flow.is_some(), kept.since_ms));
+        all.truncate(MOST_KEPT);
+    }
+    all
+}
+
 impl LiveBreaker {
-    /// Whether that is this one.
+    /// Whether that is this one, or a tenant's of it.
     pub(crate) fn is(&self, kept: &KeptBreaker) -> bool {
         (&*self.database, self.flow.as_deref()) == (&*kept.database, kept.flow.as_deref())
     }
 
-    /// What is to be kept of it; `None`: it is closed, or off.
-    pub(crate) fn kept(&self, plan: Option<&BreakerPlan>) -> Option<KeptBreaker> {
-        let outage = self.breaker.status(&limits(plan?), self.all.now()).outage?;
-        let now = wall_ms();
-        Some(KeptBreaker {
-            database: self.database.to_string(),
-            flow: self.flow.as_deref().map(str::to_owned),
-            since_ms: now.saturating_sub(milliseconds(outage.lasted)),
-            until_ms: now.saturating_add(milliseconds(outage.cool_down)),
-        })
+    /// What is to be kept of it; nothing where it is closed, or off.
+    fn kept(&self, plan: Option<&BreakerPlan>) -> Vec<KeptBreaker> {
+        let Some(plan) = plan else { return Vec::new() };
+        let (limits, now, wall) = (limits(plan), self.all.now(), wall_ms());
+        let kept = |tenant: Option<&Arc<str>>, breaker: &Breaker| {
+            let outage = breaker.status(&limits, now).outage?;
+            Some(KeptBreaker {
+                database: self.database.to_string(),
+                flow: self.flow.as_deref().map(str::to_owned),
+                tenant: tenant.map(ToString::to_string),
+                since_ms: wall.saturating_sub(milliseconds(outage.lasted)),
+                until_ms: wall.saturating_add(milliseconds(outage.cool_down)),
+            })
+        };
+        match &self.breaker {
+            Whose::Everybody(breaker) => kept(None, breaker).into_iter().collect(),
+            Whose::EachTenant(breakers) => breakers.all().iter().filter_map(|(tenant, breaker)| kept(Some(tenant), breaker)).collect(),
+        }
     }
 
     /// Opens it again as it was before a restart. How long it was down counts; a clock that was set meanwhile changes little: the next
     /// probe is never further off than it would be now.
-    pub(crate) fn restore(&self, kept: &KeptBreaker, plan: Option<&BreakerPlan>) {
-        let Some(plan) = plan else { return };
-        let now = wall_ms();
+    pub(crate) fn restore(&self, kept: &KeptBreaker, breaker_plan: Option<&BreakerPlan>, plan: &Plan) {
+        let Some(limits) = breaker_plan.map(limits) else { return };
+        let (now, wall) = (self.all.now(), wall_ms());
         let until = |then: u64, other: u64| Duration::from_millis(then.saturating_sub(other));
-        let outage = Outage { lasted: until(now, kept.since_ms), cool_down: until(kept.until_ms, now) };
-        self.breaker.restore(outage, &limits(plan), self.all.now());
-        if self.breaker.status(&limits(plan), self.all.now()).outage.is_some() {
-            self.metrics.stands(BreakerLabel::Open);
+        let outage = Outage { lasted: until(wall, kept.since_ms), cool_down: until(kept.until_ms, wall) };
+        match (&self.breaker, &kept.tenant) {
+            (Whose::Everybody(breaker), _) => breaker.restore(outage, &limits, now),
+            (Whose::EachTenant(breakers), Some(name)) => {
+                if let Some(tenant) = plan.tenants.iter().find(|tenant| *tenant.name == **name) {
+                    breakers.restore(&tenant.name, outage, &limits, now);
+                }
+            }
+            (Whose::EachTenant(_), None) => {}
         }
+        self.publish(&limits);
     }
 }

@@ -31,6 +31,7 @@ enum Verdict {
 
 /// The way through both. Told once what came of it; dropped, it finds out by itself.
 pub(crate) struct Passage<'a> {
+    tenant: Cow<'a, Arc<str>>,
     database: Option<Half<'a>>,
     flow: Option<Half<'a>>,
     /// When the work began, and how long its call had waited for seats by then.
@@ -54,8 +55,9 @@ struct Half<'a> {
 pub(crate) type Asked<'a> = (&'a Arc<LiveBreaker>, Option<&'a BreakerPlan>);
 
 impl<'a> Passage<'a> {
-    /// Asks both. `patience`: how long the flow gives its statements.
+    /// Asks both for a call of a tenant. `patience`: how long the flow gives its statements.
     pub(crate) fn ask(
+        tenant: &'a Arc<str>,
         database: Asked<'a>,
         flow: Option<Asked<'a>>,
         notes: &'a Notes,
@@ -63,10 +65,11 @@ impl<'a> Passage<'a> {
         patience: Duration,
     ) -> Fallible<Self> {
         let (began, waited) = (Instant::now(), notes.waited());
-        let mut passage = Passage { database: None, flow: None, began, waited, notes: Some(notes), deadline, enough: patience / 2 };
-        passage.database = Half::of(database, began)?;
+        let (tenant_name, enough) = (Cow::Borrowed(tenant), patience / 2);
+        let mut passage = Passage { tenant: tenant_name, database: None, flow: None, began, waited, notes: Some(notes), deadline, enough };
+        passage.database = Half::of(database, tenant, began)?;
         // Refused here, it gives its place at the database's back by drop.
-        passage.flow = flow.map_or(Ok(None), |flow| Half::of(flow, began))?;
+        passage.flow = flow.map_or(Ok(None), |flow| Half::of(flow, tenant, began))?;
         Ok(passage)
     }
 
@@ -95,6 +98,7 @@ impl<'a> Passage<'a> {
     pub(crate) fn seated(mut self) -> Passage<'static> {
         let owned = |half: Half<'_>| Half { breaker: Cow::Owned(half.breaker.clone().into_owned()), ..half };
         Passage {
+            tenant: Cow::Owned((*self.tenant).clone()),
             database: self.database.take().map(owned),
             flow: self.flow.take().map(owned),
             began: Instant::now(),
@@ -115,7 +119,7 @@ impl<'a> Passage<'a> {
         let now = Instant::now();
         for (half, said) in [(self.database.take(), database), (self.flow.take(), flow)] {
             if let Some(Half { breaker, limits, pass }) = half {
-                breaker.told(pass, said, &limits, now);
+                breaker.told(&self.tenant, pass, said, &limits, now);
             }
         }
     }
@@ -145,10 +149,10 @@ impl Drop for Passage<'_> {
 }
 
 impl<'a> Half<'a> {
-    fn of((breaker, plan): Asked<'a>, now: Instant) -> Fallible<Option<Self>> {
+    fn of((breaker, plan): Asked<'a>, tenant: &str, now: Instant) -> Fallible<Option<Self>> {
         let Some(plan) = plan else { return Ok(None) };
         let limits = limits(plan);
-        match breaker.enter(&limits, now) {
+        match breaker.enter(tenant, &limits, now) {
             Ok(pass) => Ok(Some(Half { breaker: Cow::Borrowed(breaker), limits, pass })),
             Err(refusal) => Err(Failed::refused(*refusal)),
         }

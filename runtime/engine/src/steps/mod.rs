@@ -119,7 +119,7 @@ impl<'a> Context<'a> {
         let own = (&live.breakers.own, live.plan().breaker.as_ref());
         let of_flow = self.prepared().breakers[database].as_ref().map(|breaker| (breaker, flow.breaker.as_ref()));
         let patience = flow.deadline.value.min(live.plan().statement_timeout);
-        Passage::ask(own, of_flow, self.notes, self.deadline, patience)
+        Passage::ask(&self.call.flowfile.tenant, own, of_flow, self.notes, self.deadline, patience)
     }
     /// For whom a seat of a database is wanted. What nobody waits for, and what is tried again, goes behind the tenant's other calls.
     fn purpose(&self, database: usize, attempt: Attempt) -> Purpose<'a> {

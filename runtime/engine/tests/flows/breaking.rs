@@ -43,9 +43,21 @@ impl World {
     fn fail_all(&self, failure: Option<Failure>) {
         *self.faults.all_reads.lock().expect("not poisoned") = failure;
     }
+    /// The database's own, or the one of a flow for tenant `one`.
     fn breaker(&self, flow: Option<&str>) -> BreakerView {
+        self.breaker_for("one", flow)
+    }
+    /// Who has none of a flow is as all who have none.
+    fn breaker_for(&self, tenant: &str, flow: Option<&str>) -> BreakerView {
         let all = self.engine.breakers();
-        all.into_iter().find(|view| view.flow.as_deref() == flow && *view.database == *"main").expect("it is there")
+        let shown = all.into_iter().filter(|view| view.flow.as_deref() == flow && *view.database == *"main");
+        shown.filter(|view| view.tenant.as_deref().is_none_or(|name| name == tenant)).last().expect("it is there")
+    }
+    fn gate_says(&self, tenant: &str, flow: &str) -> Option<Refusal> {
+        let live = self.engine.live();
+        let flow = live.plan.flows.iter().position(|known| &*known.name == flow).expect("there");
+        let tenant = live.tenants.iter().position(|known| &*known.plan.name == tenant).expect("there");
+        self.engine.breaker_refuses(&live, tenant, flow)
     }
     fn state(&self, flow: Option<&str>) -> BreakerState {
         self.breaker(flow).status.state
@@ -144,10 +156,51 @@ async fn a_flow_that_gets_no_answers_shuts_the_database_for_nobody_else() {
     expect_open(&world.refusal("quick", "{}").await, Scope::Flow);
     assert_eq!(world.rows("other", "{}").await.len(), 1);
     assert_eq!((world.state(None), world.state(Some("other"))), (BreakerState::Closed, BreakerState::Closed));
-    let live = world.engine.live();
-    let flow = |name| live.plan.flows.iter().position(|flow| &*flow.name == name).expect("there");
-    expect_open(&world.engine.breaker_refuses(&live, flow("quick")).expect("the gate knows"), Scope::Flow);
-    assert!(world.engine.breaker_refuses(&live, flow("other")).is_none());
+    expect_open(&world.gate_says("one", "quick").expect("the gate knows"), Scope::Flow);
+    assert_eq!(world.gate_says("one", "other"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_gets_no_answers_for_one_tenant_is_shut_for_no_other() {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { min_calls = 5, cool_down = \"1s\" }";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[QUICK, WRITE]);
+    let as_two = |flow: &str| world.engine.run(world.call_as("two", flow, "{}"));
+    world.open("quick", Failure::Ended, Some("quick")).await;
+    assert_eq!(rows(as_two("quick").await).len(), 1);
+    expect_open(&world.refusal("quick", "{}").await, Scope::Flow);
+    assert_eq!(world.gate_says("two", "quick"), None);
+    assert!(world.faults.metrics().contains("spillgate_breaker_shut_out_tenants{database=\"main\",flow=\"quick\"} 1"));
+
+    // Whatever becomes of the other's calls, they take no probe's place and prove nothing for the first.
+    world.half_open(Some("quick")).await;
+    let probe = world.crowd(Some("quick")).await;
+    assert_eq!(rows(as_two("quick").await).len(), 1);
+    assert_eq!((world.state(Some("quick")), world.breaker(Some("quick")).status.probes), (BreakerState::HalfOpen, 1));
+    world.faults.reads_go.notify_one();
+    assert_eq!(rows(patiently("the probe", probe).await.expect("no panic")).len(), 1);
+    assert_eq!(world.state(Some("quick")), BreakerState::Closed);
+
+    // A write's own task knows whose it is, too.
+    world.faults.next_writes.lock().expect("not poisoned").extend(std::iter::repeat_n(Failure::Ended, 5));
+    for _ in 0..5 {
+        refusal(patiently("a write", as_two("put")).await);
+    }
+    expect_open(&refusal(as_two("put").await), Scope::Flow);
+    assert_eq!(world.breaker_for("two", Some("put")).tenant.as_deref(), Some("two"));
+    assert!(matches!(world.run("put", "{}").await, Outcome::Rows { affected: Some(1), .. }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nothing_fails_and_where_it_was_long_ago_no_tenant_has_a_breaker() {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { window = \"1s\", min_calls = 5 }";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[QUICK]);
+    let tenants = || world.engine.breakers().into_iter().filter_map(|view| view.tenant).collect::<Vec<_>>();
+    assert_eq!(world.rows("quick", "{}").await.len(), 1);
+    assert!(tenants().is_empty());
+    world.faults.fail_reads([Failure::Ended]);
+    world.refusal("quick", "{}").await;
+    assert_eq!(tenants(), ["one".into()]);
+    until("it is forgotten", || tenants().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,9 +321,7 @@ on_error = { value = "unknown" }
     let world = World::with(&breaker(), &[QUICK, answering]);
     world.open("quick", Failure::LinkLost, None).await;
     assert_eq!(world.value("answering", "{}").await, "\"unknown\"");
-    let live = world.engine.live();
-    let flow = live.plan.flows.iter().position(|flow| &*flow.name == "answering").expect("there");
-    assert!(world.engine.breaker_refuses(&live, flow).is_none(), "the gate lets it pass");
+    assert_eq!(world.gate_says("one", "answering"), None, "the gate lets it pass");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -279,14 +330,21 @@ async fn an_outage_is_kept_across_a_restart_and_a_mended_flow_is_not() {
     world.open("quick", Failure::Ended, Some("quick")).await;
     world.open("other", Failure::LinkLost, None).await;
     let mut kept = world.engine.kept_breakers();
-    assert_eq!(kept.iter().map(KeptBreaker::name).collect::<Vec<_>>(), ["main", "main/quick"]);
+    assert_eq!(kept.iter().map(KeptBreaker::name).collect::<Vec<_>>(), ["main", "main/quick/one"]);
     kept.iter_mut().for_each(|kept| kept.until_ms += 3_600_000);
+    // As it was kept when a flow had one for all tenants, and as of a tenant that is no more.
+    let everybody = KeptBreaker { flow: Some("other".into()), tenant: None, ..kept[1].clone() };
+    let nobody = KeptBreaker { tenant: Some("gone".into()), ..kept[1].clone() };
+    kept.extend([everybody, nobody]);
 
     let started = crate::support::start(&world.folder, &world.faults, [7; 32]);
     started.restore_breakers(&kept);
     let call = crate::support::call(&started, "one", "other", "{}");
     let refused = refusal(started.run(call).await);
     expect_open(&refused, Scope::Database);
+    let open = started.breakers().into_iter().filter(|view| view.status.outage.is_some());
+    let open: Vec<_> = open.map(|view| (view.flow.as_deref().map(str::to_owned), view.tenant.as_deref().map(str::to_owned))).collect();
+    assert_eq!(open, [(None, None), (Some("quick".into()), Some("one".into()))]);
 
     let mended = QUICK.replace("count(*)", "count(ID)");
     world.reload(&breaker(), &[&mended, OTHER]).expect("it is applied");

@@ -24,6 +24,10 @@ pub(crate) fn breakers(page: &mut Page, all: &[Arc<BreakerMetrics>]) {
             page.sample(names::BREAKER_MOVES, &[&breaker.database, &breaker.flow, label.name()], count);
         }
     }
+    page.family(names::BREAKER_SHUT_OUT);
+    for breaker in shown().filter(|breaker| !breaker.flow.is_empty()) {
+        page.sample(names::BREAKER_SHUT_OUT, &[&breaker.database, &breaker.flow], breaker.shut_out.value());
+    }
     page.family(names::BREAKER_REFUSED);
     for breaker in shown() {
         page.sample(names::BREAKER_REFUSED, &[&breaker.database, &breaker.flow], breaker.refused.value());

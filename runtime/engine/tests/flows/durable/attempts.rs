@@ -113,6 +113,24 @@ fn a_lane_behind_an_open_breaker_waits_uncounted_and_its_item_may_be_the_probe()
 }
 
 #[test]
+fn items_wait_for_the_breaker_of_their_own_tenant_and_not_for_anothers() {
+    let pool = "{ max = 8 }\nbreaker = { min_calls = 1, cool_down = \"30s\" }";
+    let ground = Ground::with(Settings { pool: Some(pool), more: QUEUE.to_owned(), ..Settings::default() }, &[LOOK]);
+    let life = ground.start();
+    life.faults.fail_reads([Failure::Ended]);
+    let waiting = life.append_as("one", "look", r#"{"id": 7}"#);
+    let shut_out = || life.engine.breakers().into_iter().any(|view| view.tenant.as_deref() == Some("one") && view.status.outage.is_some());
+    life.until("it is open", shut_out);
+    for id in [8, 9, 10] {
+        let job = life.append_as("two", "look", &format!(r#"{{"id": {id}}}"#));
+        life.until("another tenant's item is done", || life.store().job(job).is_some_and(|job| job.state == JobState::Succeeded));
+    }
+    let waits = |state| matches!(state, JobState::Queued | JobState::Running);
+    assert!(life.store().job(waiting).is_some_and(|job| waits(job.state)), "its own waits");
+    assert_eq!(life.faults.reads(), 4, "and is not sent");
+}
+
+#[test]
 fn what_the_queue_tries_again_is_not_tried_again_within_an_attempt() {
     let eager = BOOK.replace("max_affected = 1\n", "max_affected = 1\nretry = { attempts = 5, backoff = \"1ms\" }\n");
     let ground = Ground::new(QUEUE, &[&eager]);

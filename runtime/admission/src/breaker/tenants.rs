@@ -1,0 +1,114 @@
+//! The breakers of one flow, one for each tenant whose calls of it failed lately.
+//!
+//! Invariants
+//! 1. Only a tenant's own failures open its breaker, and only its own calls are its probes: whatever others ask for, it is let through.
+//! 2. Where no tenant has a breaker, a call costs a load to enter and one exchange to tell: no lock, nothing allocated.
+//! 3. A tenant gets one with its first failure and loses it ([`TenantBreakers::forget`]) when it was closed, and without a failure, for
+//!    a window: there are never more of them than tenants.
+//! 4. Good answers before the first failure are counted for all tenants together, and taken for its own then, so that a handful of
+//!    failures at once shuts out nobody who is answered well. They are forgotten like its own: an opening comes a window late at the most.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Breaker, BreakerLimits, BreakerState, BreakerStatus, Moved, Outage, Pass, Said, Shut};
+use crate::window::{Counts, Window};
+
+/// The breakers of a flow by tenant. Limits and time are passed in.
+#[derive(Debug, Default)]
+pub struct TenantBreakers {
+    /// How many there are; changed under the lock.
+    count: AtomicUsize,
+    /// Good answers, whoever got them.
+    good: Window,
+    by_tenant: Mutex<HashMap<Arc<str>, Arc<Breaker>>>,
+}
+
+impl TenantBreakers {
+    /// Whether a call of this tenant may ask now. Counted when it is told.
+    pub fn enter(&self, tenant: &str, limits: &BreakerLimits, now: Duration) -> Result<Pass, Shut> {
+        self.of(tenant).map_or(Ok(Pass::closed(0)), |breaker| breaker.enter(limits, now))
+    }
+
+    /// Whether a call of this tenant would be refused now. Takes no place: others of its calls may be faster.
+    pub fn refuses(&self, tenant: &str, limits: &BreakerLimits, now: Duration) -> Option<Shut> {
+        self.of(tenant)?.refuses(limits, now)
+    }
+
+    /// What a call of this tenant said. Answers how its breaker stands now, if that opened or closed it.
+    pub fn told(&self, tenant: &Arc<str>, pass: Pass, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
+        let breaker = match said {
+            Said::Well => {
+                self.good.add(Counts::WELL, limits.window, now);
+                self.of(tenant)?
+            }
+            Said::Ill => self.of(tenant).unwrap_or_else(|| self.first_failure(tenant)),
+            Said::Nothing => self.of(tenant)?,
+        };
+        breaker.told(pass, said, limits, now)
+    }
+
+    /// How it is for every tenant that has no breaker.
+    pub fn others(&self, limits: &BreakerLimits, now: Duration) -> BreakerStatus {
+        let calls = self.good.sum(limits.window, now).all();
+        BreakerStatus { state: BreakerState::Closed, outage: None, probes: 0, calls, failures: 0 }
+    }
+
+    /// Every tenant's that has one, by name.
+    pub fn all(&self) -> Vec<(Arc<str>, Arc<Breaker>)> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut all: Vec<_> = self.lock().iter().map(|(tenant, breaker)| (tenant.clone(), breaker.clone())).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    /// Opens a tenant's that was open before a restart, unless the flow has been answered well since.
+    pub fn restore(&self, tenant: &Arc<str>, outage: Outage, limits: &BreakerLimits, now: Duration) {
+        if self.good.sum(limits.window, now).well == 0 {
+            self.of(tenant).unwrap_or_else(|| self.first_failure(tenant)).restore(outage, limits, now);
+        }
+    }
+
+    /// Forgets the breakers that say nothing any more.
+    pub fn forget(&self, limits: &BreakerLimits, now: Duration) {
+        // One that a call is about to tell something is left for the next time.
+        self.retain(|_, breaker| Arc::strong_count(breaker) > 1 || !breaker.is_idle(limits, now));
+    }
+
+    /// Forgets the breakers of tenants that are no more.
+    pub fn keep(&self, is_known: impl Fn(&str) -> bool) {
+        self.retain(|tenant, _| is_known(tenant));
+    }
+
+    fn of(&self, tenant: &str) -> Option<Arc<Breaker>> {
+        if self.count.load(Ordering::Acquire) == 0 { None } else { self.lock().get(tenant).cloned() }
+    }
+
+    fn first_failure(&self, tenant: &Arc<str>) -> Arc<Breaker> {
+        let mut by_tenant = self.lock();
+        let answered_well = || Arc::new(Breaker { window: self.good.clone(), ..Breaker::default() });
+        let breaker = by_tenant.entry(tenant.clone()).or_insert_with(answered_well).clone();
+        self.count.store(by_tenant.len(), Ordering::Release);
+        breaker
+    }
+
+    fn retain(&self, keeps: impl Fn(&str, &Arc<Breaker>) -> bool) {
+        if self.count.load(Ordering::Acquire) > 0 {
+            let mut by_tenant = self.lock();
+            by_tenant.retain(|tenant, breaker| keeps(tenant, breaker));
+            self.count.store(by_tenant.len(), Ordering::Release);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Breaker>>> {
+        // Every change under the lock is whole before anything can panic.
+        self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
