@@ -5,6 +5,7 @@
 //! 2. Everything asked for is bounded: letters of a page, letters of a replay, the length of a note.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Bytes;
@@ -256,9 +257,9 @@ fn outcome_of(end: JobState, note: &str, request_id: &str) -> Vec<u8> {
         return serde_json::json!({ "resolved_by": "operator", "note": note }).to_string().into_bytes();
     }
     let detail = format!("An operator found that the write did not happen. {note}");
-    let mut refusal = Refusal::new(Code::DatabaseError, detail.trim_end());
-    refusal.retryable = true;
-    problem::body(&refusal, None, request_id)
+    // Whenever its caller likes.
+    let refusal = Refusal::new(Code::DatabaseError, detail.trim_end()).retry_after(Duration::ZERO);
+    problem::body(&refusal, refusal.retry_after_ms(), request_id)
 }
 
 /// `GET /admin/v1/audit?after=NUMBER&limit=N`.

@@ -31,8 +31,7 @@ pub(crate) fn json(page: &impl Serialize) -> Response {
 
 /// A refusal.
 pub(crate) fn refusal(refusal: &Refusal, request_id: &str) -> Response {
-    let retry_after_ms = refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    let mut response = text(problem::MEDIA_TYPE, problem::body(refusal, retry_after_ms, request_id));
+    let mut response = text(problem::MEDIA_TYPE, problem::body(refusal, refusal.retry_after_ms(), request_id));
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if refusal.code == Code::Unauthenticated {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

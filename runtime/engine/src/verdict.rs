@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use spillgate_connector::{Blame, DatabaseError, Failure};
+use spillgate_model::refusal::DEFAULT_RETRY_AFTER;
 use spillgate_model::{Code, Refusal};
 
 use crate::run::Doing;
@@ -74,12 +75,12 @@ pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
         Failure::ValueInexact { .. } => (Code::ValueInexact, false, None),
         Failure::ResultTooLarge { .. } => (Code::ResultTooLarge, false, None),
     };
-    let mut refusal = Refusal::new(code, sentence(&error)).internal(error.internal);
-    match retry_after {
-        None => (refusal.retryable, refusal.retry_after) = (false, None),
-        Some(None) => {}
-        Some(Some(wait)) => refusal = refusal.retry_after(wait),
-    }
+    let refusal = Refusal::new(code, sentence(&error)).internal(error.internal);
+    let refusal = match retry_after {
+        None => refusal.never(),
+        Some(None) => refusal,
+        Some(Some(wait)) => refusal.retry_after(wait),
+    };
     Box::new(Failed { refusal, again, cause })
 }
 
@@ -106,12 +107,11 @@ pub(crate) fn at_commit(error: DatabaseError) -> Box<Failed> {
 
 /// The deadline of a call passed, and nothing was changed: the same call may come again.
 pub(crate) fn too_late(doing: Doing, working: &str) -> Box<Failed> {
-    let mut refusal = match doing {
+    let refusal = match doing {
         Doing::Waiting => Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."),
         Doing::Connecting => Refusal::new(Code::DatabaseUnreachable, "The database did not answer before the deadline."),
-        Doing::Beginning | Doing::Working => Refusal::new(Code::DeadlineExceeded, working),
+        Doing::Beginning | Doing::Working => Refusal::new(Code::DeadlineExceeded, working).retry_after(DEFAULT_RETRY_AFTER),
     };
-    refusal.retryable = true;
     // A transaction that did not even begin waits for others, whatever stands in it.
     let cause = if doing == Doing::Beginning { Cause::Busy } else { Cause::Said };
     Box::new(Failed { refusal, again: false, cause })

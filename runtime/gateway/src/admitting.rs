@@ -1,7 +1,7 @@
 //! The stages of a call whose flow is known, up to its outcome, and what that means for the next calls.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use hyper::body::Incoming;
@@ -75,6 +75,10 @@ impl Admitting<'_> {
         // Intake: typed values, all bad fields at once.
         let intake = self.intake(&body)?;
         *like = run.as_ref().filter(|_| flow.takes_body()).map(|_| self.gateway.alike.of(&intake));
+        // Nothing is begun, or kept, for a caller whose time is up: of what was kept then, it could not be told.
+        if deadline <= Instant::now() {
+            return Err(fit::too_late("The deadline passed before anything was done.").into());
+        }
         // The flow itself, unless the last stages of the gate refuse it.
         let flowfile = Flowfile { id: trail.id.clone(), tenant: tenant.plan.name.clone(), run, input: intake.values, deadline };
         let wait = self.head.wait.filter(|_| flow.queue.is_some()).map(|wait| wait.min(LONGEST_WAIT).min(allowed));

@@ -69,6 +69,9 @@ pub(crate) fn check(asked: &Asked<'_>, tenant: &LiveTenant, server_memory: u64) 
     if head.encoded {
         return Err(Refusal::new(Code::Malformed, "Send the body as it is, without Content-Encoding."));
     }
+    if head.deadline.is_some_and(|deadline| deadline.is_zero()) {
+        return Err(too_late("The deadline is 0: there is no time to do anything, and nothing was done."));
+    }
     match &flow.idempotency {
         // Taken and ignored, the key would promise a protection that is not there.
         None if head.key.is_some() && (flow.effect == Effect::Write || flow.queue.is_some()) => {
@@ -82,9 +85,7 @@ pub(crate) fn check(asked: &Asked<'_>, tenant: &LiveTenant, server_memory: u64) 
     let memory = asked.needs.bytes(asked.target_bytes, asked.body_bytes);
     let never = |scope: Scope, name: &'static str, limit: u64| {
         let detail = format!("This flow reserves {memory} bytes for a call, more than this caller may ever have.");
-        let mut refusal = Refusal::new(Code::MemoryFull, detail).policy(name, limit, memory);
-        (refusal.scope, refusal.retryable, refusal.retry_after) = (scope, false, None);
-        refusal
+        Refusal { scope, ..Refusal::new(Code::MemoryFull, detail).policy(name, limit, memory).never() }
     };
     if memory > tenant.limits.memory {
         return Err(never(Scope::Tenant, "tenant.memory", tenant.limits.memory));
@@ -93,6 +94,11 @@ pub(crate) fn check(asked: &Asked<'_>, tenant: &LiveTenant, server_memory: u64) 
         return Err(never(Scope::Server, "server.memory", server_memory));
     }
     Ok(memory)
+}
+
+/// The deadline passed before anything was done, by the caller's own doing: it asked for so little, or sent its body so slowly.
+pub(crate) fn too_late(detail: &str) -> Refusal {
+    Refusal { scope: Scope::Caller, ..Refusal::new(Code::DeadlineExceeded, detail) }
 }
 
 #[cfg(test)]

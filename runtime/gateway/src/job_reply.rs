@@ -79,7 +79,9 @@ pub(crate) fn of_look(view: &JobView, request_id: &str) -> JobReply {
     match (&view.outcome, jobs::refusal(view.state)) {
         (Some(result), _) if view.state == JobState::Succeeded => whole(view, Some(("result", result))),
         (Some(problem), _) => whole(view, Some(("error", problem))),
-        (None, Some(refusal)) => whole(view, Some(("error", &problem::body(&refusal, None, request_id)))),
+        (None, Some(refusal)) => {
+            whole(view, Some(("error", &spillgate_model::problem::body(&refusal, refusal.retry_after_ms(), request_id))))
+        }
         (None, None) => whole(view, None),
     }
 }
@@ -114,7 +116,7 @@ fn gone(view: &JobView, request_id: &str) -> JobReply {
 }
 
 fn refused(view: &JobView, refusal: &Refusal, request_id: &str) -> JobReply {
-    let retry_after_ms = refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let retry_after_ms = refusal.retry_after_ms();
     let mut body = spillgate_model::problem::body(refusal, retry_after_ms, request_id);
     problem::add(&mut body, "job", &job(view));
     JobReply { status: refusal.status(), problem: Some(refusal.code), retry_after_ms, location: None, body }

@@ -1,13 +1,11 @@
 //! The status and body a caller would get, without a caller: for the flows' own tests.
 
 use spillgate_engine::{Outcome, reply};
-use spillgate_model::Refusal;
-
-use crate::problem;
+use spillgate_model::{Refusal, problem};
 
 /// Status and body of an outcome, made by the same writers as a served reply.
 pub fn offline_reply(ended: Result<Outcome, Refusal>) -> (u16, Vec<u8>) {
-    let refused = |refusal: &Refusal| (refusal.status(), problem::body(refusal, None, "offline"));
+    let refused = |refusal: &Refusal| (refusal.status(), problem::body(refusal, refusal.retry_after_ms(), "offline"));
     match ended {
         Ok(Outcome::Refused(refusal)) => refused(&refusal),
         Err(refusal) => refused(&refusal),

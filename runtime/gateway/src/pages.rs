@@ -112,7 +112,8 @@ fn store_reason(store: &Durable) -> Option<String> {
         Health::DiskLow { free, reserve } => {
             Some(format!("the volume of the store is low on space: {free} bytes are free, {reserve} are to be left"))
         }
-        Health::Failed { .. } => Some("the store of durable work has stopped: a write or a sync failed".to_owned()),
+        // What failed names files: that is for operators.
+        Health::Failed { .. } => Some("the store of durable work has stopped: /admin/v1/queues on the admin listener says why".to_owned()),
     }
 }
 

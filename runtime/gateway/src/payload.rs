@@ -5,8 +5,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use spillgate_config::Plan;
 use spillgate_config::plan::Flow;
-use spillgate_model::{Code, Refusal, Scope, limits};
+use spillgate_model::{Code, Refusal, limits};
 use tokio::time::Instant;
+
+use crate::fit;
 
 /// The most bytes a body may have.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +58,8 @@ pub(crate) async fn read(body: Incoming, cap: Cap, deadline: Instant) -> Result<
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    tokio::time::timeout_at(deadline, collect(body, cap)).await.unwrap_or_else(|_| {
-        let mut refusal = Refusal::new(Code::DeadlineExceeded, "The body did not arrive before the deadline.");
-        refusal.scope = Scope::Caller;
-        Err(refusal)
-    })
+    let late = || fit::too_late("The body did not arrive before the deadline; nothing was done.");
+    tokio::time::timeout_at(deadline, collect(body, cap)).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn collect(mut body: Incoming, cap: Cap) -> Result<Bytes, Refusal> {

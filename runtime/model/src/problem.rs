@@ -12,6 +12,7 @@ pub const PAGES: &str = "/problems/";
 
 /// The problem object. `retry_after_ms`: how long this caller is told to wait.
 pub fn body(refusal: &Refusal, retry_after_ms: Option<u64>, request_id: &str) -> Vec<u8> {
+    debug_assert_eq!(refusal.retryable, retry_after_ms.is_some(), "what may be sent again says when: {refusal}");
     let code = refusal.code;
     let mut out = Vec::with_capacity(512 + refusal.detail.len());
     out.extend_from_slice(b"{\"type\":\"");
@@ -80,12 +81,15 @@ pub fn code_of_page(path: &str) -> Option<Code> {
 pub fn page(code: Code) -> String {
     let again = match code.retryable() {
         Retryable::No => "No. The same call will fail again.",
-        Retryable::After => "Yes, after `retry_after_ms`.",
-        Retryable::ByCase => "The reply's `retryable` says so for the case at hand.",
+        Retryable::After if code.final_advice().is_none() => "Yes, after `retry_after_ms`.",
+        Retryable::After | Retryable::ByCase => "The reply's `retryable` says so for the case at hand.",
     };
     let (name, title, advice) = (code.name(), code.title(), code.advice());
     let (status, scope) = (code.status(), code.scope().name());
-    format!("# {name}\n\n{title}.\n\n* Status: {status}\n* Scope: {scope}\n* May the same call be sent again? {again}\n\n{advice}\n")
+    let otherwise = code.final_advice().map(|advice| format!("\nWhere `retryable` is false: {advice}\n")).unwrap_or_default();
+    format!(
+        "# {name}\n\n{title}.\n\n* Status: {status}\n* Scope: {scope}\n* May the same call be sent again? {again}\n\n{advice}\n{otherwise}"
+    )
 }
 
 /// All codes, in Markdown.

@@ -4,6 +4,7 @@
 //! 1. `detail` is safe for the caller: it never holds host names, users, statements, or values of other callers.
 //! 2. `internal` never leaves the process other than into the log, and is redacted where it was made.
 //! 3. `retryable` is decided where the refusal is made; nobody downstream guesses.
+//! 4. What is retryable says when, and what is not says no time: `retryable`, `retry_after` and `advice` never contradict each other.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -30,6 +31,20 @@ pub struct BadField {
     pub problem: String,
 }
 
+/// Why a repeat of a refused call helps, or does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Because {
+    /// As its code says.
+    #[default]
+    Code,
+    /// A part of its work was done and stays: the same call would do that part twice.
+    PartDone,
+    /// It is what a dead letter ended with: no repeat of the call does anything, an operator may.
+    Letter,
+    /// It is what a job ended with whose stored item was lost before it was done.
+    Lost,
+}
+
 /// A typed "no".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -49,8 +64,8 @@ pub struct Refusal {
     pub valid_until_ms: Option<NonZeroU64>,
     /// All fields of the input that do not fit, at once.
     pub fields: Box<[BadField]>,
-    /// It is what a dead letter ended with: see [`Refusal::letter`].
-    pub letter: bool,
+    /// Why no repeat of it helps, where it is not for its code.
+    pub because: Because,
     /// A status other than the code's own (`on_empty = { status = … }`).
     pub status: Option<u16>,
     /// For the log only.
@@ -67,6 +82,14 @@ pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 const LETTER_ADVICE: &str = "Report this job to the operator, who can replay it, or send the work under a new key, but not both; \
                              the same key gets this answer again.";
 
+/// What can be done about work that was lost.
+const LOST_ADVICE: &str =
+    "Report this job to the operator and send the work again if it is still wanted; it was not done, and its key is free.";
+
+/// What can be done about a call of which a part was done.
+const PART_DONE_ADVICE: &str =
+    "Read the current state and report what you find; do not send the same call again, a part of its work was done.";
+
 impl Refusal {
     /// A refusal with the defaults of its code. `ByCase` codes start as not retryable.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -80,7 +103,7 @@ impl Refusal {
             policy: None,
             valid_until_ms: None,
             fields: Box::default(),
-            letter: false,
+            because: Because::Code,
             status: None,
             internal: None,
         }
@@ -116,15 +139,43 @@ impl Refusal {
         self.internal = Some(text.into());
         self
     }
+    /// Says that the same call will fail again, though its code may be one that passes.
+    #[must_use]
+    pub fn never(self) -> Self {
+        self.never_because(Because::Code)
+    }
+    /// Says that a part of the work was done and stays, so that the same call must not be sent again.
+    #[must_use]
+    pub fn part_done(self) -> Self {
+        self.never_because(Because::PartDone)
+    }
     /// The same as the end of a dead letter: no repeat of the call does anything, an operator may.
     #[must_use]
-    pub fn letter(mut self) -> Self {
-        (self.retryable, self.retry_after, self.letter) = (false, None, true);
+    pub fn letter(self) -> Self {
+        self.never_because(Because::Letter)
+    }
+    /// The same as the end of a job whose stored item was lost: this job is never done, the work may be sent anew.
+    #[must_use]
+    pub fn lost(self) -> Self {
+        self.never_because(Because::Lost)
+    }
+    fn never_because(mut self, because: Because) -> Self {
+        (self.retryable, self.retry_after, self.because) = (false, None, because);
         self
+    }
+    /// How long to wait before the same call is sent again, as it is told.
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
     }
     /// What to do next, in one sentence.
     pub fn advice(&self) -> &'static str {
-        if self.letter { LETTER_ADVICE } else { self.code.advice() }
+        let final_advice = self.code.final_advice().filter(|_| !self.retryable);
+        match self.because {
+            Because::Code => final_advice.unwrap_or_else(|| self.code.advice()),
+            Because::PartDone => PART_DONE_ADVICE,
+            Because::Letter => LETTER_ADVICE,
+            Because::Lost => LOST_ADVICE,
+        }
     }
     /// The HTTP status to answer with.
     pub fn status(&self) -> u16 {
@@ -138,3 +189,48 @@ impl std::fmt::Display for Refusal {
     }
 }
 impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem;
+
+    /// Everything a refusal of this code can be made to say of another try.
+    fn forms(code: Code) -> Vec<Refusal> {
+        let new = || Refusal::new(code, "detail");
+        let mut forms = vec![new(), new().part_done(), new().letter(), new().lost()];
+        if code.retryable() != Retryable::No {
+            forms.push(new().retry_after(Duration::ZERO));
+            forms.push(new().retry_after(Duration::from_secs(3)));
+        }
+        if code.final_advice().is_some() {
+            forms.push(new().never());
+        }
+        forms
+    }
+
+    #[test]
+    fn retryable_the_time_to_wait_and_advice_never_contradict_each_other() {
+        for refusal in Code::ALL.iter().flat_map(|code| forms(*code)) {
+            let body = String::from_utf8(problem::body(&refusal, refusal.retry_after_ms(), "r-1")).expect("JSON is UTF-8");
+            let (name, advice) = (refusal.code.name(), refusal.advice());
+            let is_retryable = body.contains("\"retryable\":true");
+            assert_eq!(is_retryable, !body.contains("\"retry_after_ms\":null"), "{body}");
+            assert!(body.contains(&format!("\"advice\":\"{advice}\"")), "{body}");
+            let waits = ["retry_after_ms", "valid_until"].iter().any(|words| advice.contains(words));
+            assert_eq!(is_retryable, waits, "{name}: {advice}");
+            assert!(!is_retryable || !advice.contains("will fail again"), "{name}: {advice}");
+            assert!(!advice.contains("If retryable"), "{name} leaves the reader to find out: {advice}");
+        }
+    }
+
+    #[test]
+    fn a_code_whose_cases_differ_has_advice_for_both() {
+        for code in Code::ALL.iter().filter(|code| code.retryable() == Retryable::ByCase) {
+            assert!(code.final_advice().is_some_and(|advice| advice != code.advice()), "{}", code.name());
+        }
+        for code in Code::ALL.iter().filter(|code| code.retryable() == Retryable::No) {
+            assert_eq!(code.final_advice(), None, "{}: there is one case", code.name());
+        }
+    }
+}

@@ -20,6 +20,7 @@ use crate::once::{self, Once};
 use crate::reload::Inner;
 use crate::run::Notes;
 use crate::steps::{self, Carried, Context};
+use crate::verdict::too_late;
 use crate::{Call, Outcome};
 
 /// What a reply has beside the result.
@@ -57,6 +58,12 @@ async fn job_of(inner: &Arc<Inner>, call: &mut Call, notes: &Notes, once: Once) 
     let deadline = Instant::from_std(call.flowfile.deadline);
     let room = call.room.take();
     let (made, _memory) = first_half(inner, call, notes).await?;
+    // What is given to the store may be kept, whoever still waits: past the deadline nothing is.
+    if deadline <= Instant::now() {
+        return Err(too_late(notes.doing(), "The deadline passed before the item was given to the store; nothing was kept.")
+            .refusal
+            .into());
+    }
     let item = NewItem { keys: once.keys, unique: once.unique, ..made };
     let appended = append(store, call, room, item);
     let appended = timeout_at(deadline, appended).await.unwrap_or_else(|_| {

@@ -368,8 +368,7 @@ fn after(said: Result<(), StoreError>) -> After {
 
 /// The problem object of a refusal.
 fn told(refusal: &Refusal, call: &Call) -> Bytes {
-    let wait = refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    problem::body(refusal, wait, &call.flowfile.id).into()
+    problem::body(refusal, refusal.retry_after_ms(), &call.flowfile.id).into()
 }
 
 /// The same of an item that no repeat of its call runs again.

@@ -31,7 +31,7 @@ use crate::intake::{self, Given};
 use crate::reload::Inner;
 use crate::run::{self, Ended, Notes};
 use crate::steps::{Context, Left};
-use crate::{Call, Live, Outcome, PageRequest};
+use crate::{Call, Live, Outcome};
 
 /// The engine's own queue of scheduled runs.
 pub(super) const SCHEDULE: &str = "(schedule)";
@@ -218,20 +218,7 @@ impl Ticking {
             input: intake.values,
             deadline: (Instant::now() + flow.deadline.value.min(super::fit::LONGEST)).into_std(),
         };
-        Ok(Call {
-            live: self.live.clone(),
-            flow: self.flow,
-            tenant: tenant_index,
-            flowfile,
-            page: PageRequest::default(),
-            permit: None,
-            stubs: None,
-            room: None,
-            key: None,
-            wait: None,
-            depth: 0,
-            trace: None,
-        })
+        Ok(Call::new(self.live.clone(), self.flow, tenant_index, flowfile))
     }
 
     fn lane(&self, call: &Call) -> LaneName {
@@ -313,7 +300,7 @@ fn request_id(flow: &Flow) -> String {
 }
 
 fn failed(refusal: &Refusal, call: &Call) -> End {
-    let outcome = Some(Bytes::from(problem::body(refusal, None, &call.flowfile.id)));
+    let outcome = Some(Bytes::from(problem::body(refusal, refusal.retry_after_ms(), &call.flowfile.id)));
     End { state: JobState::Failed, outcome, keep: KEEP, frees_keys: true, emits: Vec::new(), note: None }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use spillgate_model::refusal::DEFAULT_RETRY_AFTER;
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::{Appended, Appending, Emit, Full, JobId, LaneName, Need, NewItem, QueueLimits, Room, Store};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -157,9 +158,8 @@ async fn claim_and_run(
 }
 
 fn too_late() -> Box<Refusal> {
-    let mut refusal = Refusal::new(Code::DeadlineExceeded, "The key could not be claimed before the deadline; nothing was written.");
-    refusal.retryable = true;
-    refusal.into()
+    let refusal = Refusal::new(Code::DeadlineExceeded, "The key could not be claimed before the deadline; nothing was written.");
+    refusal.retry_after(DEFAULT_RETRY_AFTER).into()
 }
 
 /// A durable claim, or the job that has the key.

@@ -76,8 +76,7 @@ pub(super) fn end_of(ending: &Ending, keep: Duration, request: &str) -> End {
     let outcome = match ending {
         Ending::Succeeded(body) => body.clone(),
         Ending::NotDone(refusal) | Ending::Part(refusal) | Ending::Unknown(refusal) => {
-            let wait = refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-            Some(problem::body(refusal, wait, request).into())
+            Some(problem::body(refusal, refusal.retry_after_ms(), request).into())
         }
     };
     let frees_keys = matches!(ending, Ending::NotDone(_));

@@ -62,9 +62,7 @@ async fn failed(store: &Store, job: &Job) -> Result<Box<Refusal>, Box<Refusal>> 
     let (code, detail) = told.unwrap_or_else(|| {
         (Code::DatabaseError, format!("The first call with this key ended as {}: see job {}.", job.state.name(), job.id))
     });
-    let mut refusal = Refusal::new(code, detail);
-    (refusal.retryable, refusal.retry_after) = (false, None);
-    Ok(refusal.into())
+    Ok(Refusal::new(code, detail).part_done().into())
 }
 
 /// Code and detail of a problem object.

@@ -165,10 +165,8 @@ impl State {
     pub(super) fn unreachable(&self, now: Instant) -> Box<Failed> {
         let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         let detail = self.last_error.clone().unwrap_or_else(|| "The database could not be reached.".into());
-        let mut refusal = Refusal::new(Code::DatabaseUnreachable, detail).retry_after(wait.max(FIRST_BACK_OFF));
-        if self.unfit {
-            (refusal.retryable, refusal.retry_after) = (false, None);
-        }
+        let refusal = Refusal::new(Code::DatabaseUnreachable, detail);
+        let refusal = if self.unfit { refusal.never() } else { refusal.retry_after(wait.max(FIRST_BACK_OFF)) };
         Box::new(Failed { refusal, again: !self.unfit, cause: Cause::NotTried })
     }
 

@@ -1,4 +1,7 @@
 //! `http` steps: one request to an allowed host, bounded in time and size, never redirected.
+//!
+//! A call that names its run names it to the service too, one hop further on: agents that call each other in a ring through it are
+//! ended by the budget of their run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +17,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use spillgate_admission::{Reservation, RetryBudget};
 use spillgate_config::plan::HttpStep;
+use spillgate_model::refusal::DEFAULT_RETRY_AFTER;
 use spillgate_model::{Code, Datum, Refusal, json};
 
 use super::Context;
 use super::retry::{Target, Tries};
+use crate::Call;
 use crate::verdict::{Cause, Failed, Fallible};
 
 /// Connections kept open, and for how long.
@@ -25,6 +30,11 @@ const IDLE_PER_HOST: usize = 8;
 const IDLE: Duration = Duration::from_secs(30);
 /// Most bytes of the head of an answer.
 const HEAD_BYTES: usize = 64 * 1024;
+
+const RUN: HeaderName = HeaderName::from_static("spillgate-run");
+const DEPTH: HeaderName = HeaderName::from_static("spillgate-depth");
+/// The largest depth that a call can name.
+const DEEPEST: u32 = 255;
 
 type Pooled = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -94,11 +104,15 @@ impl PreparedHttp {
         Ok(PreparedHttp { method, uri, headers, host, retries: RetryBudget::default() })
     }
 
-    fn request(&self, body: Option<&Datum>) -> Result<Request<Full<Bytes>>, http::Error> {
+    fn request(&self, call: &Call, body: Option<&Datum>) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut bytes = Vec::new();
         let mut request = Request::builder().method(&self.method).uri(&self.uri);
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.iter().cloned());
+            if let Some(run) = call.flowfile.run.as_deref().and_then(|run| HeaderValue::from_str(run).ok()) {
+                headers.entry(RUN).or_insert(run);
+                headers.entry(DEPTH).or_insert(call.depth.saturating_add(1).min(DEEPEST).into());
+            }
             headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
             if body.is_some() {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
@@ -160,7 +174,8 @@ async fn send(
     prepared: &PreparedHttp,
     body: Option<&Datum>,
 ) -> Fallible<(Datum, Reservation)> {
-    let request = prepared.request(body).map_err(|error| failed("The request could not be made.", false, error.to_string()))?;
+    let request =
+        prepared.request(context.call, body).map_err(|error| failed("The request could not be made.", false, error.to_string()))?;
     let response = client.request(request).await.map_err(|error| {
         // Where no connection was made nothing was sent.
         let again = error.is_connect() || prepared.repeatable();
@@ -212,7 +227,7 @@ fn answer(parts: &http::response::Parts, bytes: &[u8]) -> Fallible<Datum> {
 }
 
 fn failed(detail: &str, again: bool, internal: String) -> Box<Failed> {
-    let mut refusal = Refusal::new(Code::UpstreamError, detail).internal(internal);
-    refusal.retryable = again;
+    let refusal = Refusal::new(Code::UpstreamError, detail).internal(internal);
+    let refusal = if again { refusal.retry_after(DEFAULT_RETRY_AFTER) } else { refusal };
     Box::new(Failed { refusal, again, cause: Cause::Said })
 }

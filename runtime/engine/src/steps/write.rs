@@ -257,7 +257,7 @@ impl Writing {
         }
         if self.committed || self.outside {
             // The same call again would do that part twice.
-            (failed.refusal.retryable, failed.refusal.retry_after) = (false, None);
+            failed.refusal = failed.refusal.part_done();
         }
         failed
     }

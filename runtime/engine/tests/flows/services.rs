@@ -1,5 +1,6 @@
 //! `http` steps against a service in this process.
 
+use spillgate_engine::Outcome;
 use spillgate_model::Code;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -68,6 +69,25 @@ async fn a_service_is_asked_and_its_json_is_a_value() {
     assert_eq!(world.value("ask", r#"{"id": 7}"#).await, expected);
     let seen = task.await.expect("served").remove(0).to_ascii_lowercase();
     assert!(seen.starts_with("post /geo") && seen.contains("x-key: secret") && seen.ends_with(r#"{"id":7}"#), "{seen}");
+}
+
+#[tokio::test]
+async fn a_call_that_names_its_run_names_it_to_the_service_one_hop_further_on() {
+    let (host, task) = service((0..4).map(|_| answer("200 OK", "text/plain", "fine")).collect()).await;
+    let world = world(&host, &flow(&host, "GET", ""));
+    for (run, depth) in [(Some("run-7"), 0), (Some("run-7"), 3), (Some("run-7"), 255), (None, 3)] {
+        let mut call = world.call("ask", r#"{"id": 7}"#);
+        (call.flowfile.run, call.depth) = (run.map(Into::into), depth);
+        assert!(matches!(world.engine.run(call).await, Outcome::Value { .. }));
+    }
+    let headers = |request: String| {
+        let request = request.to_ascii_lowercase();
+        let value = |name: &str| request.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+        (value("spillgate-run:"), value("spillgate-depth:"))
+    };
+    let named = |depth: &str| (Some("run-7".to_owned()), Some(depth.to_owned()));
+    let seen: Vec<_> = task.await.expect("served").into_iter().map(headers).collect();
+    assert_eq!(seen, [named("1"), named("4"), named("255"), (None, None)]);
 }
 
 #[tokio::test]

@@ -273,7 +273,7 @@ async fn a_sync_that_fails_ends_durable_work_and_nothing_else() {
     face.send(&order(18, "")).await.problem(503, "store_failed");
     face.send(&order(18, "")).await.problem(503, "store_failed");
     let plain = face.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    let reasons = json!(["the store of durable work has stopped: a write or a sync failed"]);
+    let reasons = json!(["the store of durable work has stopped: /admin/v1/queues on the admin listener says why"]);
     assert_eq!((plain.status, plain.json()), (200, json!({ "status": "degraded", "reasons": reasons })));
     let ready = face.send(durable).await;
     assert_eq!((ready.status, ready.json()), (503, json!({ "status": "unavailable", "reasons": reasons })));

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use spillgate_gateway::GatewayOptions;
 use spillgate_model::limits::{BODY_BYTES, HEAD_BYTES};
 
-use crate::support::{Face, get, until};
+use crate::support::{Face, get, until, with, with_body};
 
 /// Far more turns than any deadline allows.
 const ENDLESS: &str = "/api/slow/100000000000";
@@ -100,6 +100,17 @@ async fn a_caller_may_shorten_the_deadline_and_not_lengthen_it() {
     face.send(&ask(100, ENDLESS)).await.problem(504, "deadline_exceeded");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(face.send(&ask(u64::MAX, "/api/echo/1")).await.status, 200, "no overflow");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_of_nothing_is_refused_for_good_and_nothing_is_done() {
+    let (face, store, _) = Face::start_durable().await;
+    let order = with_body("POST", "agent-key", "/api/orders", r#"{"truck":77,"text":"late"}"#);
+    for request in [get("agent-key", "/api/echo/1"), with_body("POST", "agent-key", "/api/echo", r#"{"id":77}"#), order] {
+        let problem = face.send(&with(&request, "Spillgate-Deadline-Ms: 0\r\n")).await.problem(504, "deadline_exceeded");
+        assert_eq!((&problem["scope"], &problem["retryable"], &problem["retry_after_ms"]), (&json!("caller"), &json!(false), &Json::Null));
+    }
+    assert_eq!((face.notes(77), store.lanes(None).iter().map(|lane| lane.appended).sum::<u64>()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

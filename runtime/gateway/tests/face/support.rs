@@ -419,6 +419,7 @@ impl Reply {
             assert!(problem[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {}", self.body);
         }
         assert_eq!(problem["retry_after_ms"].is_null(), self.header("retry-after").is_none(), "{}", self.body);
+        assert_eq!(problem["retryable"], !problem["retry_after_ms"].is_null(), "what may be sent again says when: {}", self.body);
         problem
     }
 }
