@@ -71,6 +71,9 @@ fn a_run_that_repeats_itself_ends_by_its_budget_and_other_runs_go_on() {
         assert_eq!(say(&server, run).status, 200);
     }
     assert_eq!(say(&server, "loop").status, 200, "it was forgotten");
+    let metrics = server.admin_get(OPERATOR, "/metrics").body;
+    let counts = metrics.lines().filter_map(|line| line.strip_prefix("spillgate_runs{class=")?.split_once(' ')?.1.parse::<u64>().ok());
+    assert_eq!(counts.sum::<u64>(), 4, "three of this tenant, and one of another");
 }
 
 /// Two agents that hand a question to each other, each with a call of its own in between.

@@ -13,6 +13,7 @@ mod change;
 mod guard;
 mod limits;
 mod metrics;
+mod once_each;
 mod operations;
 mod pages;
 mod queues;

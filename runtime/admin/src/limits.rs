@@ -24,7 +24,7 @@ use spillgate_model::{Code, Refusal};
 use crate::change::{self, Effect};
 use crate::pages::tenants::{self, ExplainedLine, ExplainedPage, Taken, Tenant, Tenants};
 use crate::stack::Asked;
-use crate::{State, queues, reply};
+use crate::{State, once_each, queues, reply};
 
 /// `GET /admin/v1/tenants`.
 pub(crate) async fn all(Shared(state): Shared<Arc<State>>) -> Response {
@@ -123,8 +123,9 @@ pub(crate) async fn delete(state: Shared<Arc<State>>, id: Path<String>, headers:
 }
 
 fn read(body: &[u8]) -> Result<Value, Refusal> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| Refusal::new(Code::Malformed, format!("The body is not JSON: {error}.")))?;
+    let malformed = |problem: &str, error: serde_json::Error| Refusal::new(Code::Malformed, format!("The body {problem}: {error}."));
+    let value: Value = serde_json::from_slice(body).map_err(|error| malformed("is not JSON", error))?;
+    once_each::check(body).map_err(|error| malformed("says something twice", error))?;
     if value.is_object() { Ok(value) } else { Err(invalid(vec!["expected an object of limits such as {\"in_flight\": 32}".into()])) }
 }
 

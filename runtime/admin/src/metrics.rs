@@ -22,6 +22,7 @@ pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     state.engine.publish_seats();
     process.memory_reserved.set(state.engine.memory().used());
     process.memory_limit.set(live.plan.server.memory.value);
+    process.runs_now(live.tenants.iter().map(|tenant| (tenant.class().name(), tenant.gate.runs().live())));
     let page = state.telemetry.render_metrics_with(&report(&state.engine, &live.plan));
     reply::text("text/plain; version=0.0.4; charset=utf-8", page)
 }

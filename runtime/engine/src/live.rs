@@ -48,7 +48,7 @@ impl LiveTenant {
         }
     }
     /// When its calls go.
-    pub(crate) fn class(&self) -> Class {
+    pub fn class(&self) -> Class {
         match self.plan.class {
             plan::Class::Control => Class::Control,
             plan::Class::Interactive => Class::Interactive,

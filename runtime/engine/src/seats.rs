@@ -29,8 +29,8 @@ use spillgate_admission::seats::{Asked, Held, Next, Pool, SeatRefusal, SeatStatu
 use spillgate_config::Plan;
 use spillgate_config::plan::Flow;
 use spillgate_connector::{Access, Database, Session};
-use spillgate_model::Refusal;
-use spillgate_telemetry::DatabaseMetrics;
+use spillgate_model::{Code, Refusal};
+use spillgate_telemetry::{DatabaseMetrics, SeatRefused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -142,13 +142,20 @@ impl Seats {
         let (turn, closed, handovers) = self.turn(access, &purpose);
         drop(closed);
         handovers.into_iter().for_each(Handover::deliver);
-        match turn {
+        let tenant = purpose.tenant;
+        let seat = match turn {
             Turn::Session(held, session) => Ok(Seat::new(self, held, access, purpose.flow, purpose.deadline, Some(session))),
             Turn::Connect(held) => Box::pin(Seat::new(self, held, access, purpose.flow, purpose.deadline, None).connect(notes)).await,
             Turn::Wait(place) => Box::pin(self.wait(place, purpose, notes)).await,
             Turn::Refuse(refusal) => Err(self.refused(&refusal, &purpose)),
             Turn::Unreachable(failed) => Err(failed),
+        };
+        if let Err(failed) = &seat
+            && failed.refusal.code == Code::DatabaseUnreachable
+        {
+            self.metrics.seat_refused(tenant, SeatRefused::Unreachable);
         }
+        seat
     }
 
     /// The right to open another session for a seat whose own turned out to be dead. Those that are free were opened before the link was
@@ -316,13 +323,6 @@ impl Seats {
         drop(closed);
     }
 
-    /// Keeps nothing open any longer than the calls that use it: another plan rules now.
-    pub(crate) fn retire(&self) {
-        let mut state = self.lock();
-        state.retired = true;
-        let closed = std::mem::take(&mut state.idle);
-        drop(state);
-        drop(closed);
     /// Another plan rules over the same sessions: it acts on the next question, and evicts nobody.
     pub(crate) fn set_limits(self: &Arc<Self>, limits: SeatLimits) {
         self.change(|state, _| {
@@ -333,6 +333,13 @@ impl Seats {
         });
     }
 
+    /// Keeps nothing open any longer than the calls that use it: another plan rules now.
+    pub(crate) fn retire(&self) {
+        let mut state = self.lock();
+        state.retired = true;
+        let closed = std::mem::take(&mut state.idle);
+        drop(state);
+        drop(closed);
     }
 
     /// How it is now.

@@ -221,6 +221,10 @@ pub(crate) fn process(page: &mut Page, process: &ProcessMetrics, version: &str) 
         page.family(metric);
         page.sample(metric, &[], value);
     }
+    page.family(names::RUNS);
+    for (class, count) in process.runs() {
+        page.sample(names::RUNS, &[class], count);
+    }
     page.family(names::CONFIG);
     if let Some(version) = process.config_version() {
         page.sample(names::CONFIG, &[&version], 1);

@@ -62,7 +62,7 @@ metrics! {
     TENANT_SEATS "spillgate_database_tenant_seats" Gauge ["database" "tenant"] "Seats that a tenant holds.";
     TENANT_WAITING "spillgate_database_tenant_waiting" Gauge ["database" "tenant"] "Steps of a tenant that wait for a seat.";
     TENANT_WAIT_SECONDS "spillgate_database_tenant_wait_seconds" Histogram ["database" "tenant"] "Time a step of a tenant waited for a seat.";
-    SEATS_REFUSED "spillgate_database_seats_refused_total" Counter ["database" "tenant" "why"] "Steps that were refused a seat: the tenant's line was full, the wait would have been too long, or the line stood for too long.";
+    SEATS_REFUSED "spillgate_database_seats_refused_total" Counter ["database" "tenant" "why"] "Steps that were refused a seat: the tenant's line was full, the wait would have been too long, the line stood for too long, or the database could not be reached.";
     STATEMENTS "spillgate_database_statements_total" Counter ["database" "outcome"] "Statements that ended, by outcome.";
     STATEMENT_SECONDS "spillgate_database_statement_seconds" Histogram ["database"] "Time from a statement's start to its last row.";
     CONNECTS "spillgate_database_connects_total" Counter ["database"] "Connections made.";
@@ -121,6 +121,7 @@ metrics! {
     LOG_DROPPED "spillgate_log_lines_dropped_total" Counter [] "Log lines not written: the buffer was full or the write failed.";
     LOG_HELD_BACK "spillgate_log_lines_held_back_total" Counter [] "Log lines left out because their like had just been written.";
     SPANS_DROPPED "spillgate_spans_dropped_total" Counter [] "Spans the collector did not get: the queue was full or it did not take them.";
+    RUNS "spillgate_runs" Gauge ["class"] "Agent runs that are known, by class of their tenants: with calls in flight, or at rest.";
     CONFIG "spillgate_config_info" Gauge ["version"] "The configuration that runs.";
     RELOADS "spillgate_reloads_total" Counter ["outcome"] "Reloads, applied or refused.";
     ADMIN_CHANGES "spillgate_admin_changes_total" Counter ["action" "outcome"] "Changes by operators, done or refused.";

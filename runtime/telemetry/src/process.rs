@@ -35,6 +35,8 @@ pub struct ProcessMetrics {
     pub(crate) reloads_refused: Counter,
     /// Changes by operators: done and refused.
     admin_changes: Mutex<BTreeMap<&'static str, [u64; 2]>>,
+    /// Known runs by class, as they were when somebody looked.
+    runs: Mutex<BTreeMap<&'static str, u64>>,
     pub(crate) config_version: Mutex<Option<Box<str>>>,
     pub(crate) started: Instant,
     pub(crate) call_failed: Throttle,
@@ -59,6 +61,7 @@ impl Default for ProcessMetrics {
             reloads_applied: Counter::default(),
             reloads_refused: Counter::default(),
             admin_changes: Mutex::default(),
+            runs: Mutex::default(),
             config_version: Mutex::default(),
             started: Instant::now(),
         }
@@ -69,6 +72,16 @@ impl ProcessMetrics {
     /// The configuration that runs.
     pub fn config_version(&self) -> Option<Box<str>> {
         unpoisoned(self.config_version.lock()).clone()
+    }
+    /// Runs that are known at this moment, each with the class of its tenant: whoever renders the page says so first.
+    pub fn runs_now(&self, runs: impl Iterator<Item = (&'static str, u64)>) {
+        let mut known = unpoisoned(self.runs.lock());
+        known.values_mut().for_each(|count| *count = 0);
+        runs.for_each(|(class, count)| *known.entry(class).or_default() += count);
+    }
+    /// The same, read.
+    pub fn runs(&self) -> BTreeMap<&'static str, u64> {
+        unpoisoned(self.runs.lock()).clone()
     }
     pub(crate) fn admin_change(&self, action: &'static str, done: bool) {
         unpoisoned(self.admin_changes.lock()).entry(action).or_default()[usize::from(!done)] += 1;

@@ -24,17 +24,20 @@ pub enum SeatRefused {
     WaitTooLong,
     /// It waited, and the line has stood for too long.
     Shed,
+    /// The database could not be reached, or is known not to be.
+    Unreachable,
 }
 
 impl SeatRefused {
     /// Every one.
-    pub const ALL: [SeatRefused; 3] = [SeatRefused::LineFull, SeatRefused::WaitTooLong, SeatRefused::Shed];
+    pub const ALL: [SeatRefused; 4] = [SeatRefused::LineFull, SeatRefused::WaitTooLong, SeatRefused::Shed, SeatRefused::Unreachable];
     /// The label.
     pub fn name(self) -> &'static str {
         match self {
             SeatRefused::LineFull => "line_full",
             SeatRefused::WaitTooLong => "wait_too_long",
             SeatRefused::Shed => "shed",
+            SeatRefused::Unreachable => "unreachable",
         }
     }
 }

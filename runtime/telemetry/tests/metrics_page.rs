@@ -40,6 +40,8 @@ fn busy() -> Telemetry {
     database.retries.increment();
     happened::config_started(&telemetry, "v1");
     telemetry.process().cache.bytes.set(4_096);
+    telemetry.process().runs_now([("agent", 9), ("interactive", 1)].into_iter());
+    telemetry.process().runs_now([("agent", 3), ("agent", 2)].into_iter());
     let (remote, subject) = (std::net::Ipv4Addr::LOCALHOST.into(), "queues/bookings/lanes/dispatch-agent");
     let change = happened::AdminChange { admin: "alice", remote, action: "purge", subject, done: true, outcome: "done" };
     happened::admin_change(&telemetry, &change);

@@ -82,12 +82,14 @@ struct Seats {
     /// Seats that may be held now, and why no more.
     limit: u32,
     limit_because: LimitBecause,
-    in_use: usize,
-    /// Of those in use, by flows that are slow or not yet measured.
+    /// Those in use and those that are ending: what the tenants hold adds up to it.
+    held: u32,
+    /// Of those held, by flows that are slow or not yet measured.
     slow: u32,
-    idle: usize,
+    in_use: usize,
     /// Set aside: their statements are ending, or are lost in a driver.
     ending: usize,
+    idle: usize,
     lost: u64,
     waiting: usize,
     tenants: Vec<TenantSeats>,
@@ -100,7 +102,8 @@ struct Seats {
 struct TenantSeats {
     tenant: String,
     class: &'static str,
-    in_use: u32,
+    /// In use and ending.
+    held: u32,
     waiting: u32,
     oldest_wait_ms: Amount,
     /// Its line stands: newest go first, and what waited too long is shed.
@@ -164,6 +167,7 @@ impl<'a> DatabaseState<'a> {
     pub(crate) fn of(plan: &'a DatabasePlan, status: DatabaseStatus, metrics: &DatabaseMetrics, by_breakers: u64, now: Duration) -> Self {
         let overloaded = metrics.seats_refused(SeatRefused::LineFull) + metrics.seats_refused(SeatRefused::Shed);
         let refused = [
+            (Code::DatabaseUnreachable, metrics.seats_refused(SeatRefused::Unreachable)),
             (Code::Overloaded, overloaded),
             (Code::WaitTooLong, metrics.seats_refused(SeatRefused::WaitTooLong)),
             (Code::BreakerOpen, by_breakers),
@@ -188,7 +192,7 @@ impl Seats {
         let tenants = fair.tenants.iter().map(|tenant| TenantSeats {
             tenant: tenant.tenant.to_string(),
             class: tenant.class.name(),
-            in_use: tenant.held,
+            held: tenant.held,
             waiting: tenant.waiting,
             oldest_wait_ms: milliseconds(tenant.oldest_wait),
             standing: tenant.standing,
@@ -202,10 +206,11 @@ impl Seats {
             max: counts.max,
             limit: fair.limit,
             limit_because: LimitBecause::of(fair.reason),
-            in_use: counts.in_use,
+            held: fair.in_use,
             slow: fair.slow,
-            idle: counts.idle,
+            in_use: counts.in_use,
             ending: counts.ending,
+            idle: counts.idle,
             lost: counts.lost,
             waiting: counts.waiting,
             tenants: tenants.collect(),

@@ -189,14 +189,14 @@ fn fair() -> SeatStatus {
     SeatStatus {
         limit: 9,
         reason: LimitReason::Recovering,
-        in_use: 1,
+        in_use: 2,
         slow: 1,
         held_back: 0,
         waiting: 3,
         tenants: vec![TenantSeats {
             tenant: "agent".into(),
             class: SeatClass::Agent,
-            held: 1,
+            held: 2,
             waiting: 3,
             oldest_wait: Duration::from_millis(120),
             standing: true,
@@ -240,6 +240,7 @@ fn all_pages() -> Value {
     metrics.seat_refused("agent", SeatRefused::LineFull);
     metrics.seat_refused("dispatcher", SeatRefused::Shed);
     metrics.seat_refused("agent", SeatRefused::WaitTooLong);
+    metrics.seat_refused("agent", SeatRefused::Unreachable);
     telemetry.breaker_metrics(&plan.databases[0].name, None).refused.add(3);
     telemetry.breaker_metrics(&plan.databases[0].name, Some("truck_position")).refused.increment();
     telemetry.breaker_metrics("another", None).refused.increment();
@@ -250,7 +251,7 @@ fn all_pages() -> Value {
         driver: database.driver,
         writable: database.writable,
         guard: "the session",
-        seats: SeatCounts { max: 16, in_use: 1, idle: 1, ending: 0, waiting: 3, lost: 0 },
+        seats: SeatCounts { max: 16, in_use: 1, idle: 1, ending: 1, waiting: 3, lost: 0 },
         fair: fair(),
         reachable: Some(true),
         last_error: None,

@@ -122,9 +122,17 @@ async fn what_no_file_could_say_is_refused_in_its_words_and_changes_nothing() {
         let reply = face.change("PUT", "*", &body).await;
         assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_input"), "{body}");
         assert_eq!(reply.json()["errors"], json!([{ "field": name, "problem": problem }]), "{body}");
+        let (title, advice) = (reply.json()["title"].to_string(), reply.json()["advice"].to_string());
+        assert!(!title.contains("flow") && !advice.contains("openapi"), "it is about a tenant's limits: {title} {advice}");
     }
     assert_eq!(face.change("PUT", "*", &json!([])).await.code(), "invalid_input");
     assert_eq!(face.send(&format!("PUT {AGENT}"), &format!("{KEY}If-Match: *\r\n"), "{").await.code(), "malformed");
+    for method in ["PUT", "PATCH"] {
+        let twice = r#"{"weight":2,"run":{"calls":5,"calls":7}}"#;
+        let reply = face.send(&format!("{method} {AGENT}"), &format!("{KEY}If-Match: *\r\n"), twice).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "malformed"), "{}", reply.body);
+        assert!(reply.json()["detail"].as_str().is_some_and(|detail| detail.contains("the key \"calls\" comes twice")), "{}", reply.body);
+    }
     assert_eq!(face.send("PUT /admin/v1/tenants/nobody", &format!("{KEY}If-Match: *\r\n"), "{}").await.code(), "unknown_page");
     assert_eq!((face.in_flight().0, face.engine.live().overrides.len()), (8, 0));
     face.server.still_reads.store(true, Ordering::Relaxed);

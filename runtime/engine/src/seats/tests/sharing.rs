@@ -181,6 +181,7 @@ async fn those_in_line_are_told_at_once_when_the_last_session_is_gone() {
     }
     assert!(all_is_back(&rig));
     assert_eq!(rig.connects(), 2, "one of them tried");
+    assert_eq!(rig.seats.metrics.seats_refused(spillgate_telemetry::SeatRefused::Unreachable), 2, "and both are counted");
 }
 
 #[tokio::test(start_paused = true)]
