@@ -116,6 +116,9 @@ fn seats_that_are_promised_are_there() {
     );
     let notes = faults(&two(9, 7)).expect("all 16");
     assert!(notes.iter().any(|note| note.contains("16 seats are reserved, slow flows can hold 14")), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("leave idle")), "nobody comes without: {notes:?}");
+    let notes = faults(&format!("{}[tenant.three]\n", two(9, 7))).expect("all 16");
+    assert!(notes.iter().any(|note| note.contains("fleet: all 16 seats are reserved: tenants that reserve none")), "{notes:?}");
     assert!(!faults(&two(7, 7)).expect("14").iter().any(|note| note.contains("are reserved")));
     assert!(faults("[tenant.one]\nseats = { reserved = 1 }\n[tenant.two]\nseats = { reserved = 1 }\n[tenant.three]\nseats = { reserved = 2, limit = 2 }\n").is_err(), "4 of 3 at the yard");
 }

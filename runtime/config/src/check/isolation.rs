@@ -130,6 +130,12 @@ pub(crate) fn check_reserved(checker: &mut Checker<'_>, roots: &Roots, databases
     for (index, database) in databases.iter().enumerate() {
         let reserved: u64 = tenants.iter().map(|tenant| u64::from(tenant.seats_of(index).reserved.value)).sum();
         let slow = database.pool_max.saturating_sub(database.fast_only) as u64;
+        if reserved == database.pool_max as u64 && tenants.iter().any(|tenant| tenant.seats_of(index).reserved.value == 0) {
+            checker.notes.push(format!(
+                "database {}: all {reserved} seats are reserved: tenants that reserve none have what those leave idle",
+                database.name
+            ));
+        }
         if reserved > slow && reserved <= database.pool_max as u64 {
             checker.notes.push(format!(
                 "database {}: {reserved} seats are reserved, slow flows can hold {slow} (`pool.fast_only` is {}): a slow flow may wait for a seat that is reserved for it",
