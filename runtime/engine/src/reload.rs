@@ -110,7 +110,7 @@ impl Inner {
     }
 }
 
-/// Everything for a plan, or every fault. Keeps databases with the same settings, and what tenants have taken.
+/// Everything for a plan, or every fault. Keeps the sessions of databases that need no others, and what tenants have taken.
 fn build(
     plan: Arc<Plan>,
     make_database: &MakeDatabase,
