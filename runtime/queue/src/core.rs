@@ -27,7 +27,6 @@ pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod letters;
 pub(crate) mod lookup;
-pub(crate) mod pace;
 pub(crate) mod purge;
 pub(crate) mod recover;
 pub(crate) mod room;
@@ -42,12 +41,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::core::end_rate::EndRate;
 use crate::core::batch::Gathering;
+use crate::core::end_rate::EndRate;
 use crate::core::extents::Extents;
 use crate::core::keys::Keys;
 use crate::core::lane::Lane;
-use crate::core::pace::Pace;
 use crate::job::{JobId, JobState};
 use crate::status::{Health, LaneName, Recovered};
 use crate::store::StoreError;

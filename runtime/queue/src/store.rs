@@ -24,13 +24,14 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::core::recover::Source as _;
 use crate::disk::Disk;
 use crate::item::{Key, Unique};
 use crate::job::{Job, JobId};
 use crate::limits::{Full, Need, QueueLimits, Room, WhichLimit};
 use crate::status::{Health, LaneName};
 use crate::store::files::Files;
-pub(crate) use crate::store::head::{missing_names, missing_numbers, wanted_under};
+pub(crate) use crate::store::head::{left_alone, missing_names, missing_numbers, strays, wanted_under};
 use crate::store::shared::{Shared, ring};
 use crate::store::writer::Writer;
 
@@ -114,7 +115,13 @@ impl std::fmt::Debug for Store {
 impl Store {
     /// Opens or makes a store: allocates its files, recovers, starts its threads. Blocks; ready when it returns.
     pub fn open(options: StoreOptions) -> Result<Store, StoreError> {
-        let store = Store::prepare(options, false)?;
+        Store::open_from(options, 0)
+    }
+
+    /// The same. Where nothing is there, a store that was there before is gone: numbers of lanes, and with them of jobs, begin at
+    /// `first_number`, as it gave out others ([`Store::numbers_below`]).
+    pub fn open_from(options: StoreOptions, first_number: u64) -> Result<Store, StoreError> {
+        let store = Store::prepare(options, first_number, false)?;
         let writing = store.shared().clone();
         let watching = store.shared().clone();
         let threads = [
@@ -129,12 +136,15 @@ impl Store {
     }
 
     /// Everything but the threads.
-    fn prepare(options: StoreOptions, by_hand: bool) -> Result<Store, StoreError> {
+    fn prepare(options: StoreOptions, first_number: u64, by_hand: bool) -> Result<Store, StoreError> {
         let StoreOptions { disk, clock, disk_limit, disk_reserve } = options;
         let wall = clock.wall_milliseconds();
         let (files, report) = Files::open(disk, disk_limit)?;
         let mut core = Core::new(files.store(), files.extents(), 0, wall);
         core.recover(&files, report, wall);
+        if files.is_new() {
+            core.begin_at(first_number);
+        }
         // Before anybody acts on what was found it must outlive a power cut: a process that was killed leaves writes that are not durable.
         files.settle(&std::mem::take(&mut core.mends), !by_hand)?;
         let (entries, complete_below) = core.take_uncatalogued();
@@ -150,6 +160,17 @@ impl Store {
         let shared = Arc::new(Shared::new(core, files, clock, disk_reserve, by_hand));
         volume::look(&shared, 0);
         Ok(Store { owner: Arc::new(Owner { shared, threads: Mutex::default() }) })
+    }
+
+    /// Whether it was made when it was opened.
+    pub fn is_new(&self) -> bool {
+        self.shared().files.is_new()
+    }
+
+    /// Numbers of lanes below this one may be given out before it is opened again. Whoever remembers it can tell a store that is gone from
+    /// one that never was.
+    pub fn numbers_below(&self) -> u64 {
+        self.shared().numbers_below
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -35,7 +35,8 @@ pub(crate) struct Batch {
     pub(crate) number: Ticket,
     pub(crate) writes: Vec<Write>,
     lanes: Vec<(usize, u64, Pending)>,
-    opened: Vec<(u32, CatalogEntry)>,
+    /// Extents taken into use with it, for the catalog.
+    pub(crate) opened: Vec<(u32, CatalogEntry)>,
 }
 
 /// Whom a durable batch concerns.

@@ -15,7 +15,6 @@ use crate::core::end_rate::EndRate;
 use crate::core::extents::Position;
 use crate::core::items::Items;
 use crate::core::journal::Journal;
-use crate::core::pace::Pace;
 use crate::core::stream::{Open, USABLE_BYTES, extents_for};
 use crate::item::{Hash, Key, Unique, Waits};
 use crate::job::{JobId, JobState};

@@ -16,15 +16,8 @@ use crate::job::{JobId, JobState};
 use crate::record::{ItemRecord, Stream};
 use crate::store::StoreError;
 
-/// Losses told, kept in memory.
-const MOST_LOSSES: usize = 100;
 /// Lanes whose read items are kept in memory.
 const MOST_LOADED: usize = 64;
-/// What those are told whose item cannot be read any more.
-const DAMAGED: &str = concat!(
-    r#"{"type":"/problems/internal","title":"Internal error","status":500,"code":"internal","#,
-    r#""detail":"The stored copy of this item is damaged and cannot be read.","scope":"server","retryable":false}"#
-);
 
 /// An item that was handed out.
 #[derive(Debug)]
@@ -286,24 +279,5 @@ impl Core {
             }
             Stream::Journal => Vec::new(),
         }
-    }
-
-    /// The stored copy of a job cannot be read: it ends as dead, and says so. Its keys stay, as nobody knows what they are.
-    pub(crate) fn end_damaged(&mut self, lane: usize, sequence: u64) -> Result<(), Refused> {
-        let of = &self.lanes[lane];
-        let average = of.items.find(sequence).map_or(0, |at| {
-            let extent = &of.items.extents[at];
-            extent.live_bytes / u64::from(extent.live.max(1))
-        });
-        let traits = of.jobs.get(&sequence).and_then(|entry| entry.traits.clone()).unwrap_or_else(|| {
-            Box::new(Traits { appended_at: 0, expires_at: None, order: None, keys: Vec::new(), unique: None, bytes: average })
-        });
-        let outcome = Some(Bytes::from_static(DAMAGED.as_bytes()));
-        if self.recovered.losses.len() < MOST_LOSSES {
-            let id = self.id(lane, sequence);
-            self.recovered.losses.push(format!("the stored copy of {id} cannot be read: it ended as dead"));
-        }
-        let ending = Ending { outcome, frees_keys: false, ..Ending::unexecuted(JobState::Dead) };
-        self.end(lane, sequence, &traits, ending)
     }
 }

@@ -5,7 +5,7 @@
 //! at 1024  one entry for each extent, by position: serial u64 | lane u64 | first u64 | stream u8, from 1 | zeros | checksum u32
 //! ```
 //! An entry of zeros: it was never used, or is known to hold nothing. Of uses with a serial of at least `complete below` some are missing:
-//! the catalog is written a moment later than what it names. A start that finds an extent without the use that stands here knows that it
+//! the catalog is synced a moment later than what it names. A start that finds an extent without the use that stands here knows that it
 //! was lost, and whose it was. Stores of before the catalog have zeros instead of a mark.
 
 use crate::format::bytes::Input;

@@ -19,7 +19,7 @@ use crate::record::ExtentHeader;
 use crate::status::Recovered;
 use crate::store::catalog::Catalog;
 use crate::store::redo::{Overlay, Said};
-use crate::store::{missing_numbers, wanted_under};
+use crate::store::{left_alone, missing_numbers, strays, wanted_under};
 
 const EXTENT: u64 = EXTENT_BYTES as u64;
 
@@ -62,8 +62,11 @@ impl Look {
                 .ok_or(InspectError::NoStore)
         })?;
         let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
-        let numbers: Vec<u32> = files.keys().copied().collect();
-        let missing = missing_numbers(&numbers, &head, &catalog);
+        let opened = files.iter().map(|(number, (file, _))| (*number, file.clone())).collect();
+        let strays = strays(&opened, if head.disk_limit == 0 { u64::MAX } else { head.disk_limit }, &head, &catalog);
+        files.retain(|number, _| !strays.contains(number));
+        remarks.extend(left_alone(&strays));
+        let missing = missing_numbers(&files.keys().copied().collect(), &head, &catalog);
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
         let redo = if names.iter().any(|name| name == REDO_NAME) {
             let file = disk.open(REDO_NAME).map_err(unreadable(REDO_NAME))?;

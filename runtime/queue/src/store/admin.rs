@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::core::damage::LOST;
+use crate::core::damage::{LOST, told};
 use crate::core::find::outcome;
 use crate::core::lane::Lane;
 use crate::format::EXTENT_BYTES;
 use crate::item::Hash;
-use crate::job::{Job, JobId};
+use crate::job::{Job, JobId, JobState};
 use crate::status::{LaneName, LaneStatus, StoreStatus};
 use crate::store::{Store, StoreError};
 
@@ -25,7 +25,7 @@ impl Store {
                 let core = shared.core();
                 (core.plan_outcome(id), core.is_lost(id))
             };
-            let Some(plan) = plan else { return Ok(lost.then(|| Bytes::from_static(LOST.as_bytes()))) };
+            let Some(plan) = plan else { return Ok(lost.then(|| told(id, JobState::Dead, LOST))) };
             let (plan, records) = shared.read(plan).await;
             if let Ok(records) = records
                 && let Some(found) = outcome(&records, id.sequence)

@@ -1,4 +1,4 @@
-//! The catalog on the disk: read once at a start, written a moment after what it names is durable. See `format/catalog.rs`.
+//! The catalog on the disk: read once at a start, written when what it names is durable, synced a moment later. See `format/catalog.rs`.
 //!
 //! It is there to tell what was lost. Where it cannot be read or written the store works as well; it then knows less after damage.
 //!

@@ -91,7 +91,7 @@ impl Store {
             let Some(plan) = plan else { break };
             let (plan, records) = shared.read(plan).await;
             let records = records.unwrap_or_default();
-            shared.commanded(|core| core.loaded(&plan, &records)).await?;
+            self.take_in(&plan, &records).await?;
         }
         let mut purged = 0;
         shared.durably(|core| core.purge(index, &mut purged).map(|ticket| ((), ticket))).await?;

@@ -9,7 +9,8 @@
 //! 2. A file's length is synced before an extent of it is used, and its name when all that were made with it are there.
 //! 3. A file that is there and cannot be opened stops the start: its lanes get no second life beside it. One that is missing is named.
 //! 4. A note of a failed sync stays until the next start has read from the disk, not from the system's memory, what it left.
-//! 5. No file in use is removed or cut but by a caller who knows that nothing needs what goes.
+//! 5. A file that is none of this store's is told, and neither read as its own nor written; it makes nothing suspect.
+//! 6. No file in use is removed or cut but by a caller who knows that nothing needs what goes.
 
 mod writing;
 
@@ -23,11 +24,11 @@ use crate::core::extents::{Extents, Position};
 use crate::core::lookup::ReadExtent;
 use crate::core::recover::{Known, Source};
 use crate::disk::{Disk, DiskFile};
-use crate::format::{EXTENT_BYTES, HEAD_NAME, REDO_NAME, SECTOR_BYTES, StoreHead, file_name, file_number, head_file_bytes};
+use crate::format::{CatalogEntry, EXTENT_BYTES, HEAD_NAME, REDO_NAME, SECTOR_BYTES, StoreHead, file_name, file_number, head_file_bytes};
 use crate::status::Recovered;
 use crate::store::StoreError;
 use crate::store::catalog::{Catalog, Entries, write_entries, write_mark};
-use crate::store::head::{head, missing_names, missing_numbers, set_apart, wanted_under};
+use crate::store::head::{head, left_alone, missing_names, missing_numbers, set_apart, strays, wanted_under};
 use crate::store::redo::Redo;
 
 pub(crate) use writing::WriteError;
@@ -37,8 +38,13 @@ const EXTENT: u64 = EXTENT_BYTES as u64;
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// Is there after a sync failed, until the next start: the system may show what is not on the disk.
 const FAILED_NAME: &str = "failed";
+/// Files of others, at most, behind which one beyond the limit is made.
+const MOST_IN_THE_WAY: u32 = 16;
 /// How often a read is tried.
 const READS: u32 = 3;
+
+/// Files of extents, by number.
+type Opened = BTreeMap<u32, Arc<dyn DiskFile>>;
 
 struct OpenFile {
     file: Arc<dyn DiskFile>,
@@ -73,7 +79,7 @@ impl Files {
         let mut report = Recovered::default();
         let names = disk.list().map_err(|error| unusable("the store's folder cannot be read", &error))?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
-        let mut opened = BTreeMap::new();
+        let mut opened = Opened::new();
         for number in &numbers {
             match disk.open(&file_name(*number)) {
                 Ok(file) => {
@@ -91,7 +97,6 @@ impl Files {
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        let is_new = numbers.is_empty();
         let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
         let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
         let mut files = Files {
@@ -101,26 +106,30 @@ impl Files {
             disk_limit,
             open: RwLock::default(),
             redo: None,
-            is_new,
+            is_new: false,
             cut,
             catalog,
             is_head_long: AtomicBool::new(false),
         };
-        let missing = files.missing_numbers(&numbers);
+        files.set_strays_aside(&mut opened, &mut report);
+        files.is_new = opened.is_empty();
+        let missing = files.missing_numbers(&opened);
         for (number, file) in opened {
             files.adopt(number, file, &mut report)?;
         }
         files.redo = files.open_redo(&names, &mut report)?;
         report.missing_files = missing_names(&missing);
         files.cut.extend(missing.into_iter().map(|number| (number, 0)));
-        if let Err(error) = files.make_missing() {
-            report.remarks.push(format!("files could not be made: {error}"));
-            if files.read_open().is_empty() && !is_full(&error) {
-                return Err(unusable("files cannot be made", &error));
+        match files.make_missing().1 {
+            Some(error) if files.read_open().is_empty() && !is_full(&error) => return Err(unusable("files cannot be made", &error)),
+            Some(error) if is_full(&error) => {
+                report.remarks.push(format!("the volume has no space for all of disk_limit ({error}): the rest is made later"));
             }
-        }
-        if files.is_incomplete() {
-            report.remarks.push("the volume has no space for all of disk_limit: the rest is made later".to_owned());
+            Some(error) => report.remarks.push(format!("files could not be made, so there is less than disk_limit: {error}")),
+            None if files.is_incomplete() => {
+                report.remarks.push("files of a higher disk_limit are not given back yet: the rest is made then".to_owned());
+            }
+            None => {}
         }
         Ok((files, report))
     }
@@ -199,40 +208,67 @@ impl Files {
         file.sync()
     }
 
-    fn missing_numbers(&self, numbers: &[u32]) -> Vec<u32> {
-        let catalog = self.catalog.read().unwrap_or_else(PoisonError::into_inner);
-        missing_numbers(numbers, &self.head, &catalog)
+    /// What is not the store's is neither read nor written.
+    fn set_strays_aside(&self, opened: &mut Opened, report: &mut Recovered) {
+        // Of a head that was lost nobody knows the limit.
+        let limit = if self.head.disk_limit == 0 { self.disk_limit } else { self.head.disk_limit };
+        let strays = strays(opened, limit, &self.head, &self.catalog.read().unwrap_or_else(PoisonError::into_inner));
+        opened.retain(|number, _| !strays.contains(number));
+        report.remarks.extend(left_alone(&strays));
     }
 
-    /// Makes the files that are missing, as far as there is space: those that were made, with their extents.
-    pub(crate) fn make_missing(&self) -> io::Result<Vec<(u32, u32)>> {
-        let mut made = Vec::new();
-        let mut number = 0;
-        let mut result = Ok(());
+    /// What is new and durable stands in the catalog before anybody hears of it, as far as the system keeps it: a process that is killed
+    /// leaves no use behind of which the next start does not know. The sync follows with the others ([`Files::write_catalog`]).
+    pub(crate) fn note_opened(&self, opened: &[(Position, CatalogEntry)]) {
+        let entries = opened.iter().map(|(position, entry)| (*position, Some(*entry))).collect();
+        // Where it fails the catalog is a moment behind, as after a power cut.
+        let _ = self.disk.open(HEAD_NAME).and_then(|file| write_entries(file.as_ref(), &entries));
+    }
+
+    fn missing_numbers(&self, opened: &Opened) -> Vec<u32> {
+        let catalog = self.catalog.read().unwrap_or_else(PoisonError::into_inner);
+        missing_numbers(&opened.keys().copied().collect(), &self.head, &catalog)
+    }
+
+    /// Makes the files that are missing, as far as there is space: those that were made, with their extents, and what kept others from
+    /// being made.
+    pub(crate) fn make_missing(&self) -> (Vec<(u32, u32)>, Option<io::Error>) {
+        let (mut made, mut fault) = (Vec::new(), None);
         // All files together stay within the limit, also where files beyond it are left from a higher one.
-        while self.wanted(number) > 0 && result.is_ok() {
-            let wanted = self.wanted(number);
+        for number in (0..).take_while(|number| self.wanted(*number) > 0) {
             let is_there = self.read_open().contains_key(&number);
             let used: u64 = self.read_open().values().map(|file| u64::from(file.extents) * EXTENT).sum();
-            if !is_there && used + wanted + set_apart(self.disk_limit) <= self.disk_limit {
-                let created = self.disk.create(&file_name(number), wanted);
-                // Its length must outlive a crash before anything is put into it.
-                let synced = created.and_then(|file| match file.sync() {
-                    Ok(()) => Ok(file),
-                    Err(error) => self.disk.remove(&file_name(number)).and(Err(error)),
-                });
-                result = synced.map(|file| {
-                    let extents = u32::try_from(wanted / EXTENT).unwrap_or(u32::MAX);
-                    self.write_open().insert(number, OpenFile { file, extents });
-                    made.push((number, extents));
-                });
+            if is_there || used + self.wanted(number) + set_apart(self.disk_limit) > self.disk_limit {
+                continue;
             }
-            number += 1;
+            match self.make(number) {
+                Ok(extents) => made.push((number, extents)),
+                Err(error) => {
+                    // Something else of that name concerns no other file.
+                    let is_in_the_way = error.kind() == io::ErrorKind::AlreadyExists;
+                    fault = Some(io::Error::new(error.kind(), format!("{}: {error}", file_name(number))));
+                    if !is_in_the_way {
+                        break;
+                    }
+                }
+            }
         }
-        if !made.is_empty() {
-            self.disk.sync_folder()?;
+        if !made.is_empty()
+            && let Err(error) = self.disk.sync_folder()
+        {
+            return (Vec::new(), Some(error));
         }
-        if made.is_empty() { result.map(|()| made) } else { Ok(made) }
+        (made, fault)
+    }
+
+    fn make(&self, number: u32) -> io::Result<u32> {
+        let (name, wanted) = (file_name(number), self.wanted(number));
+        let file = self.disk.create(&name, wanted)?;
+        // Its length must outlive a crash before anything is put into it.
+        file.sync().or_else(|error| self.disk.remove(&name).and(Err(error)))?;
+        let extents = u32::try_from(wanted / EXTENT).unwrap_or(u32::MAX);
+        self.write_open().insert(number, OpenFile { file, extents });
+        Ok(extents)
     }
 
     /// A file in use that was removed by somebody else.
@@ -258,9 +294,14 @@ impl Files {
     /// Makes a file of at most so many extents beyond the limit.
     pub(crate) fn make_spare(&self, extents: u64) -> io::Result<(u32, u32)> {
         let first_beyond = (0..).find(|number| self.wanted(*number) == 0).unwrap_or(0);
-        let number = self.read_open().keys().next_back().map_or(0, |last| last + 1).max(first_beyond);
+        let first = self.read_open().keys().next_back().map_or(0, |last| last + 1).max(first_beyond);
         let extents = u32::try_from(extents).unwrap_or(u32::MAX).min(self.per_file);
-        let file = self.disk.create(&file_name(number), u64::from(extents) * EXTENT)?;
+        let create = |number: u32| (number, self.disk.create(&file_name(number), u64::from(extents) * EXTENT));
+        let is_free = |made: &io::Result<_>| made.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::AlreadyExists);
+        // What is no file of the store may have the name.
+        let tried = (first..first.saturating_add(MOST_IN_THE_WAY)).map(create).find(|(_, made)| is_free(made));
+        let (number, made) = tried.ok_or(io::ErrorKind::AlreadyExists)?;
+        let file = made?;
         file.sync().and_then(|()| self.disk.sync_folder())?;
         self.write_open().insert(number, OpenFile { file, extents });
         Ok((number, extents))

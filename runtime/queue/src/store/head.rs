@@ -32,18 +32,75 @@ pub(crate) fn wanted_under(head: &StoreHead, disk_limit: u64, number: u32) -> u6
     left - left % EXTENT
 }
 
-/// Files that should be there: all before the last one, and behind it those in which something stood.
-pub(crate) fn missing_numbers(numbers: &[u32], head: &StoreHead, catalog: &Catalog) -> Vec<u32> {
-    let there: BTreeSet<u32> = numbers.iter().copied().collect();
+/// Files that should be there: all before the last one that there may be, and behind it those in which something stood.
+pub(crate) fn missing_numbers(there: &BTreeSet<u32>, head: &StoreHead, catalog: &Catalog) -> Vec<u32> {
     let last = there.last().copied().unwrap_or(0);
     let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
     let behind = (last + 1..catalog.len().div_ceil(per_file.max(1))).filter(|number| wanted_under(head, head.disk_limit, *number) > 0);
-    let held = |number: &u32| {
-        let first = number.saturating_mul(per_file);
-        (first..first.saturating_add(per_file)).any(|position| matches!(catalog.of(position), Known::Use(_)))
-    };
-    let before = (0..last).filter(|number| !there.contains(number));
-    before.chain(behind.filter(held)).collect()
+    let held = |number: u32| is_held(catalog, number, per_file);
+    // Without head or catalog nobody knows how many there were.
+    let may_be = |number: u32| head.disk_limit == 0 || catalog.complete_below == 0 || wanted_under(head, head.disk_limit, number) > 0;
+    let before = (0..last).filter(|number| !there.contains(number)).filter(|number| may_be(*number) || held(*number));
+    before.chain(behind.filter(|number| held(*number))).collect()
+}
+
+/// Whether the catalog knows of something in a file.
+fn is_held(catalog: &Catalog, number: u32, per_file: u32) -> bool {
+    let first = number.saturating_mul(per_file);
+    (first..first.saturating_add(per_file).min(catalog.len())).any(|position| matches!(catalog.of(position), Known::Use(_)))
+}
+
+/// Files that only look as if they were the store's: beyond all that it knows of, and without an extent of it. `limit`: files within it
+/// are known. One that holds nothing, behind the last one, was made by the store itself before it stopped.
+pub(crate) fn strays(files: &BTreeMap<u32, Arc<dyn DiskFile>>, limit: u64, head: &StoreHead, catalog: &Catalog) -> BTreeSet<u32> {
+    let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
+    let first = |number: u32| number.saturating_mul(per_file);
+    let is_known = |number: u32| wanted_under(head, limit, number) > 0 || is_held(catalog, number, per_file);
+    let mut next = (0..=files.keys().next_back().copied().unwrap_or(0)).find(|number| !is_known(*number)).unwrap_or(0);
+    let mut strays = BTreeSet::new();
+    for (number, file) in files.iter().filter(|(number, _)| !is_known(**number)) {
+        let is_ours = match look_into(file.as_ref(), head.store, first(*number)) {
+            Within::Ours => true,
+            Within::Nothing => *number == next,
+            Within::Other => false,
+        };
+        if is_ours {
+            next = number + 1;
+        } else {
+            strays.insert(*number);
+        }
+    }
+    strays
+}
+
+/// What is said of files that are left alone.
+pub(crate) fn left_alone(strays: &BTreeSet<u32>) -> Option<String> {
+    let names = missing_names(&strays.iter().copied().collect::<Vec<_>>());
+    (!names.is_empty()).then(|| format!("no files of this store, left alone and not counted within disk_limit: {}", names.join(", ")))
+}
+
+/// What the beginnings of a file's extents are.
+enum Within {
+    /// One of them belongs to the store, and there.
+    Ours,
+    /// All are blank.
+    Nothing,
+    /// Something else.
+    Other,
+}
+
+fn look_into(file: &dyn DiskFile, store: u64, first: u32) -> Within {
+    let Ok(bytes) = file.bytes() else { return Within::Other };
+    let mut sector = [0; HEADER_BYTES];
+    let mut is_blank = bytes.is_multiple_of(EXTENT);
+    for (position, at) in (first..).zip((0..bytes / EXTENT).map(|index| index * EXTENT)) {
+        match file.read_at(&mut sector, at).map(|()| decode_header(&sector)) {
+            Ok(Ok(header)) if header.store == store && header.position == position => return Within::Ours,
+            Ok(Err(Fault::Blank)) => {}
+            _ => is_blank = false,
+        }
+    }
+    if is_blank { Within::Nothing } else { Within::Other }
 }
 
 /// Their names; of many, some, and how many more there are.

@@ -26,6 +26,8 @@ use crate::store::files::Files;
 pub(crate) const STAGED_KIB: u32 = 32 * 1024;
 /// Callers that may wait for ends at once.
 const MOST_WAITING: usize = 1 << 16;
+/// More extents than are taken into use between two starts.
+const SERIALS_OF_A_RUN: u64 = 1 << 40;
 /// Rounds of the writer that a command waits for room in its journal before it gives up.
 const MOST_ROUNDS: u64 = 10_000;
 /// Of these, rounds on end after which nothing had become durable.
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) sync_times: Mutex<SyncTimes>,
     pub(crate) volume_free: std::sync::atomic::AtomicU64,
     pub(crate) catalogued: Mutex<catalog::Progress>,
+    /// Serials given out by this run are below it.
+    pub(crate) numbers_below: u64,
 }
 
 impl Shared {
@@ -72,6 +76,7 @@ impl Shared {
         let below = core.catalogued_below();
         let catalogued = catalog::Progress { durable: below, marked: below };
         let began = (core.now, clock.monotonic());
+        let numbers_below = core.serials_in_doubt().saturating_add(SERIALS_OF_A_RUN);
         Shared {
             core: Mutex::new(core),
             files,
@@ -89,6 +94,7 @@ impl Shared {
             sync_times: Mutex::default(),
             volume_free: std::sync::atomic::AtomicU64::new(u64::MAX),
             catalogued: Mutex::new(catalogued),
+            numbers_below,
         }
     }
 

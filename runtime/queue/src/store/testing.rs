@@ -34,7 +34,7 @@ pub enum Stepped {
 impl ByHand {
     /// As [`Store::open`], without threads.
     pub fn open(options: StoreOptions) -> Result<ByHand, StoreError> {
-        Ok(ByHand { store: Store::prepare(options, true)?, writer: Mutex::default() })
+        Ok(ByHand { store: Store::prepare(options, 0, true)?, writer: Mutex::default() })
     }
     /// The handle.
     pub fn store(&self) -> &Store {

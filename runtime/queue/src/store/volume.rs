@@ -31,9 +31,8 @@ pub(crate) fn look(shared: &Shared, number: u64) {
         return;
     }
     crate::store::catalog::flush(shared);
-    if shared.files.is_incomplete()
-        && let Ok(made) = shared.files.make_missing()
-    {
+    if shared.files.is_incomplete() {
+        let (made, _) = shared.files.make_missing();
         let mut core = shared.core();
         made.into_iter().for_each(|(number, extents)| core.extents.add_file(number as usize, extents));
     }

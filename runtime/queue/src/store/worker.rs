@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 
 use crate::core::append::milliseconds;
 use crate::core::end::Ending;
+use crate::core::lookup::{Plan, Record};
 use crate::core::take::{Step, Taken};
 use crate::core::{Core, Refused};
 use crate::item::{Lease, Leased, Take, TakeFrom};
@@ -45,11 +46,20 @@ impl Store {
                         }
                         Err(_) => Vec::new(),
                     };
-                    shared.commanded(|core| core.loaded(&plan, &records)).await?;
+                    self.take_in(&plan, &records).await?;
                 }
                 Step::Later => {}
             }
         }
+    }
+
+    /// Takes in what was read of an extent; what should be there and is not is told.
+    pub(super) async fn take_in(&self, plan: &Plan, records: &[Record]) -> Result<(), StoreError> {
+        let untold = self.shared().commanded(|core| core.loaded(plan, records).map(|()| core.take_untold())).await?;
+        for loss in untold {
+            tracing::error!(loss, "store read: lost");
+        }
+        Ok(())
     }
 
     fn leased(&self, taken: Taken) -> Leased {

@@ -9,7 +9,8 @@
 //! 2. A batch is committed, and its commands acknowledged, only after `write_durably` came back without a fault.
 //! 3. A batch that found no space is kept as it is and tried again before anything newer; it is never dropped while the store runs.
 //! 4. After a failed sync, or a write that failed for any other reason than space, nothing is written or acknowledged any more.
-//! 5. The core's lock is held for moves of memory only: never over a write, a sync or a sleep of this thread.
+//! 5. What the catalog says of extents that are new with a batch is written, though not synced, before anybody is told of the batch.
+//! 6. The core's lock is held for moves of memory only: never over a write, a sync or a sleep of this thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -187,6 +188,9 @@ impl Writer {
                 return self.failed(shared);
             }
         };
+        if !batch.opened.is_empty() {
+            shared.files.note_opened(&batch.opened);
+        }
         self.last_sync = took;
         shared.sync_times.lock().unwrap_or_else(PoisonError::into_inner).record(self.last_sync);
         note_full(shared, false);

@@ -5,6 +5,7 @@ mod rig;
 
 mod damage;
 mod every_call;
+mod foreign;
 mod limits;
 mod redo;
 mod removed;

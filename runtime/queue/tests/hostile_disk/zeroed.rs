@@ -246,15 +246,24 @@ fn a_tail_that_is_gone_with_all_that_tells_of_it_leaves_no_number_twice() {
 }
 
 #[test]
-fn a_stray_file_with_a_high_number_is_not_a_list_of_all_before_it() {
-    let stopped = stopped(0);
-    stopped.disk.put("extents-9999", vec![1, 2]);
-    let missing = inspect(&stopped.disk).expect("it is a store").missing_files;
-    assert!(missing.len() < 20 && missing.last().is_some_and(|last| last.starts_with("and ") && last.ends_with(" more")), "{missing:?}");
-    let rig = stopped.open(stopped.disk.copy(1));
-    let recovered = rig.store.status().recovered;
-    assert!(recovered.missing_files.len() < 20 && recovered.losses.is_empty(), "{recovered:?}");
-    assert_eq!(drain(&rig, &q()).iter().filter(|(_, interrupted)| !interrupted).count(), 300);
+fn promise_2_an_extent_that_is_gone_right_after_a_kill_is_told_however_new_it_was() {
+    let rig = Rig::new(5, LIMIT);
+    let (a, b) = (lane("q", "a"), lane("q", "b"));
+    let append = |name: &LaneName| -> Vec<JobId> {
+        (0..10).map(|number| rig.append(name, plain(content(number, 400)), &UNLIMITED).expect("there is room")).collect()
+    };
+    let (first, second) = (append(&a), append(&b));
+    // Nothing is given the time to be written after the last one was acknowledged.
+    let stopped = Stopped { disk: rig.disk.kill(), clock: Arc::clone(&rig.clock), ended: Vec::new(), waiting: Vec::new() };
+    let disk = stopped.zeroed(&stopped.extents(&b, 0)[0], EXTENT);
+    assert!(!faults(&disk).is_empty(), "verify says nothing");
+    let opened = stopped.open(disk);
+    told(&opened.store.status().recovered, "the extent of a new lane");
+    assert_eq!(opened.take(&a, 16).len(), first.len(), "the other lane is whole");
+    let next = opened.append(&b, plain(content(1, 10)), &UNLIMITED).expect("there is room");
+    assert!(!second.contains(&next), "{next} was given out before");
+    let states = second.iter().map(|job| opened.store.job(*job).map(|job| job.state));
+    assert!(states.into_iter().all(|state| state.is_none_or(|state| state == JobState::Dead)), "and none is as if it still waited");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! older than the extent's last use, nobody knows whose it was: then it may have been part of any lane's journal.
 //!
 //! Invariants
-//! 1. What is of another store, place or version, or cannot be read, is put aside and never written over.
+//! 1. What is of another store, place or version, or cannot be read, is put aside and never written over, but for copies of what stands
+//!    in its own place.
 //! 2. A loss is said once: written into the journals concerned, it is known to later starts.
 //! 3. Where a part of a journal may be lost, items that may have been started are handed out as interrupted, never as if new.
 //! 4. A number that may have been given out is not given out again: they jump by [`NUMBER_JUMP`].
@@ -12,13 +13,13 @@
 use std::collections::BTreeMap;
 
 use crate::core::Core;
-use crate::core::damage::Unsaid;
+use crate::core::damage::{Unsaid, blank};
 use crate::core::extents::Position;
 use crate::core::lane::{Lane, MOST_SET_ASIDE};
 use crate::core::purge::is_in;
 use crate::core::recover::journal::Facts;
 use crate::core::recover::{Known, Notebook, Source};
-use crate::format::{CatalogEntry, EXTENT_BYTES, Fault};
+use crate::format::{CatalogEntry, EXTENT_BYTES, Fault, HEADER_BYTES, decode_header};
 use crate::job::JobState;
 use crate::record::{ExtentHeader, Meta, Stream};
 
@@ -36,6 +37,8 @@ pub(super) struct Gone {
     pub(super) uses: BTreeMap<u64, Vec<(Position, CatalogEntry)>>,
     /// Garbage where nothing is known to have been.
     empty: Vec<Position>,
+    /// Something of another store or place, or that cannot be read, where nothing is known to have been.
+    foreign: Vec<Position>,
     /// Lost, and nobody knows whose.
     pub(super) unknown: u64,
     /// Any of it was seen.
@@ -93,24 +96,33 @@ impl Core {
             }
             // What cannot be read, and what is of another store, place or version, is nothing to write over.
             Err(Fault::Cut | Fault::Version(_)) => self.put_aside_extent(position, known, false, notebook),
-            Ok(header) if !is_ours(&header) => self.put_aside_extent(position, known, false, notebook),
+            Ok(header) if !is_ours(&header) => self.put_aside_extent(position, known, self.is_copy(source, &header), notebook),
             Ok(_) | Err(_) => self.put_aside_extent(position, known, true, notebook),
         }
         None
     }
 
+    /// Whether what stands in a wrong place stands in its own as well.
+    fn is_copy(&self, source: &dyn Source, header: &ExtentHeader) -> bool {
+        let mut sector = [0; HEADER_BYTES];
+        let read = source.read_part(header.position, 0, &mut sector);
+        header.store == self.store && read.is_ok_and(|()| decode_header(&sector).as_ref() == Ok(header))
+    }
+
     fn put_aside_extent(&mut self, position: Position, known: Known, heals: bool, notebook: &mut Notebook) {
         self.extents.quarantine(position);
-        notebook.report.quarantined_extents += 1;
-        notebook.gone.is_any = true;
         match known {
             Known::Use(entry) => notebook.gone.uses.entry(entry.lane).or_default().push((position, entry)),
             Known::Nothing if heals => return notebook.gone.empty.push(position),
-            Known::Nothing => {}
+            Known::Nothing => return notebook.gone.foreign.push(position),
             Known::Unknown => notebook.gone.unknown += 1,
         }
+        notebook.report.quarantined_extents += 1;
+        notebook.gone.is_any = true;
         if heals {
             self.damage.healing.push(position);
+        } else {
+            self.damage.left.push(position);
         }
     }
 
@@ -138,18 +150,37 @@ impl Core {
             }
             notebook.gone.is_any = true;
         }
-        let empty = std::mem::take(&mut notebook.gone.empty);
-        if empty.is_empty() {
+        self.judge_unneeded(source, notebook);
+    }
+
+    /// What cannot be used where nothing is known to have been.
+    fn judge_unneeded(&mut self, source: &dyn Source, notebook: &mut Notebook) {
+        let gone = &mut notebook.gone;
+        let (empty, foreign) = (std::mem::take(&mut gone.empty), std::mem::take(&mut gone.foreign));
+        if empty.is_empty() && foreign.is_empty() {
             return;
         }
-        // Nothing was taken into use behind what the catalog tells.
-        if self.next_serial <= source.complete_below() {
-            notebook.report.quarantined_extents -= empty.len() as u64;
-            notebook.remark(format!("{} extents that held nothing could not be read: they are used again", empty.len()));
-            empty.into_iter().for_each(|position| self.extents.heal(position));
-        } else {
-            notebook.gone.unknown += empty.len() as u64;
+        gone.is_any = true;
+        // Something may have been taken into use behind what the catalog tells.
+        if self.next_serial > source.complete_below() {
+            let count = (empty.len() + foreign.len()) as u64;
+            gone.unknown += count;
+            notebook.report.quarantined_extents += count;
             self.damage.healing.extend(empty);
+            self.damage.left.extend(foreign);
+            return;
+        }
+        self.damage.harmless.extend(empty.iter().chain(&foreign));
+        if !empty.is_empty() {
+            notebook.remark(format!("{} extents that held nothing could not be read: they are used again", empty.len()));
+        }
+        if !foreign.is_empty() {
+            let count = foreign.len();
+            notebook.remark(format!("{count} extents that held nothing are of another store or place: they are left as they are, unused"));
+        }
+        for position in empty {
+            self.extents.heal(position);
+            self.mends.push(blank(position));
         }
     }
 
@@ -225,6 +256,8 @@ impl Core {
             notebook.loss(format!("items of lane {name} from number {first} on are lost: their jobs ended as dead"));
         }
         if doubt.count > 0 {
+            self.counters.ended += doubt.count;
+            self.lanes[doubt.lane].ended[JobState::Dead as usize] += doubt.count;
             notebook.loss(format!("{} items of lane {name} are lost: their jobs ended as dead", doubt.count));
         }
         if doubt.kept > 0 {
