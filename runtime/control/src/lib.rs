@@ -1,4 +1,4 @@
-//! Durable operator state: paused lanes, limits set over tenants' own, open breakers, the audit. Small, versioned, exportable.
+//! Durable operator state: paused lanes, limits set over tenants' own, open breakers, that there is a store, the audit. Small, versioned, exportable.
 //!
 //! All of it is held in memory and written behind by one thread ([`keeper`]) into a notebook ([`notebook`], sled) and into an
 //! export (`export`, one file of JSON lines). Whichever of the two is newer is loaded at a start.
@@ -34,5 +34,5 @@ mod sled_notebook;
 
 pub use control::{AuditEntry, Control, ControlOptions, NotKept, PausedLane};
 pub use folder::Began;
-pub use offline::{Exported, Imported, OfflineError, export, import};
+pub use offline::{Exported, Imported, OfflineError, export, import, remembers};
 pub use record::Kind;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::export as lines;
 use crate::folder::{self, Book, Folder};
+use crate::record::Kind;
 use crate::share::Share;
 use crate::sled_notebook;
 use spillgate_model::limits::OPERATOR_STATE_BYTES;
@@ -59,6 +60,11 @@ pub fn export(folder: &Path) -> Result<Exported, OfflineError> {
     }
     let (records, remarks) = folder_of(folder).peek();
     Ok(Exported { text: lines::encode(&records, 0)?, records: records.seal().records, remarks })
+}
+
+/// Whether the state in `folder` has records of a kind. Moves nothing.
+pub fn remembers(folder: &Path, kind: Kind) -> bool {
+    folder.is_dir() && folder_of(folder).peek().0.of(kind, "").next().is_some()
 }
 
 /// Makes the state in `folder` exactly what an export says.

@@ -11,12 +11,14 @@ pub enum Kind {
     Audit,
     /// Limits of a tenant in place of the file's.
     Override,
-    /// How a database's breaker stands.
+    /// A breaker that is open: a database's, or a flow's for one tenant.
     Breaker,
+    /// That there is a queue store, and what must be known if it is gone.
+    Store,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Paused, Kind::Audit, Kind::Override, Kind::Breaker];
+    const ALL: [Kind; 5] = [Kind::Paused, Kind::Audit, Kind::Override, Kind::Breaker, Kind::Store];
     /// The newest version written and understood here.
     pub(crate) const VERSION: u8 = 1;
 
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Audit => "audit/",
             Kind::Override => "override/",
             Kind::Breaker => "breaker/",
+            Kind::Store => "store/",
         }
     }
     pub(crate) fn key(self, name: &str) -> String {

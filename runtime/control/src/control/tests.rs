@@ -461,3 +461,27 @@ async fn nothing_grows_past_its_share() {
     assert_eq!(again.audit(0, usize::MAX), audit);
     assert_eq!(operator_share(16 << 20), SHARE);
 }
+
+/// As it was written by format 1: every later version reads it.
+const EXPORT_1: &str = include_str!("frozen/export-1.jsonl");
+
+#[tokio::test]
+async fn promise_8_an_export_of_every_format_there_ever_was_comes_into_force_as_it_was_meant() {
+    let export = lines::decode(EXPORT_1.as_bytes()).expect("a whole export");
+    assert_eq!(export.noted, 42);
+    assert_eq!(lines::encode(&export.records, 42).expect("it is written").as_slice(), EXPORT_1.as_bytes(), "and today's is format 1");
+    let place = Place::new();
+    crate::import(&place.folder(), EXPORT_1.as_bytes()).expect("it is imported");
+    assert!(crate::remembers(&place.folder(), Kind::Store) && crate::remembers(&place.folder(), Kind::Override));
+    let control = place.open();
+    assert_eq!(control.paused(), [PausedLane { queue: "bookings".into(), tenant: "anna".into() }]);
+    let audit = control.audit(0, 10);
+    let shown: Vec<_> = audit.iter().map(|entry| (entry.number, &*entry.who, &*entry.action, entry.from.as_deref())).collect();
+    assert_eq!(shown, [(7, "root", "pause", Some("running")), (8, "root", "set", None)]);
+    let body = |kind| control.all(kind).pop().expect("there is one").1;
+    assert_eq!(body(Kind::Override)["rate"], "5/s");
+    assert_eq!(body(Kind::Breaker)["until_ms"], 1_767_225_630_000_u64);
+    assert_eq!(body(Kind::Store)["numbers_below"], 1_099_511_627_781_u64);
+    assert!(control.remarks().iter().any(|remark| remark.contains("1 records of the operator state are of a later version")));
+    assert_eq!(control.record(AuditEntry::default()).expect("there is room"), 9);
+}
