@@ -133,21 +133,6 @@ pub fn value(rows: &Rows, row: usize, column: usize) -> Value {
     }
 }
 
-/// The type of a value.
-pub fn kind(value: &Value) -> Type {
-    match value {
-        Value::Integer(_) => Type::Integer,
-        Value::Number(_) => Type::Number,
-        Value::Decimal(_) => Type::Decimal,
-        Value::Boolean(_) => Type::Boolean,
-        Value::Date(_) => Type::Date,
-        Value::Time(_) => Type::Time,
-        Value::Timestamp(_) => Type::Timestamp,
-        Value::Binary(_) => Type::Binary,
-        Value::Text(_) | Value::Null | Value::List(_) => Type::Text,
-    }
-}
-
 async fn open(fixture: &impl Fixture, access: Access) -> Box<dyn Session> {
     fixture.database().connect(access).await.expect("a session of the healthy database")
 }

@@ -30,6 +30,7 @@ use bytes::Bytes;
 use spillgate_model::{Code, Flowfile, Refusal};
 use spillgate_queue::{Job, JobId, JobState, LaneName, Room, Store};
 use spillgate_telemetry::happened::{self, FailedCall};
+use tokio::time::{Instant, sleep_until};
 
 pub(crate) use append::{content_of, run as append};
 pub(crate) use claim::Claim;
@@ -112,4 +113,12 @@ pub(crate) fn job_state(store: &Store, live: &Live, tenant: usize, id: &str) -> 
 /// Cancels a job of a tenant.
 pub(crate) async fn cancel_job(store: &Store, live: &Live, tenant: usize, id: &str) -> Result<JobView, Refusal> {
     jobs::cancel(store, &live.tenants[tenant].plan.name, id).await.map_err(|refusal| *refusal)
+}
+
+/// That moment, or never.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

@@ -86,14 +86,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// The same for work that goes on when the call is over.
-    pub(crate) fn without_permit(&self) -> Call {
-        let Call { live, flow, tenant, flowfile, key, depth, trace, .. } = self;
+    /// What every call has; what else it has is set over it.
+    pub fn new(live: Arc<Live>, flow: usize, tenant: usize, flowfile: Flowfile) -> Call {
         Call {
-            live: live.clone(),
-            flow: *flow,
-            tenant: *tenant,
-            flowfile: flowfile.clone(),
+            live,
+            flow,
+            tenant,
+            flowfile,
             page: PageRequest::default(),
             permit: None,
             stubs: None,
@@ -103,6 +102,12 @@ impl Call {
             depth: *depth,
             trace: *trace,
         }
+    }
+    /// The same for work that goes on when the call is over.
+    pub(crate) fn without_permit(&self) -> Call {
+        let Call { live, flow, tenant, flowfile, key, depth, trace, .. } = self;
+        let bare = Call::new(live.clone(), *flow, *tenant, flowfile.clone());
+        Call { key: key.clone(), depth: *depth, trace: *trace, ..bare }
     }
 }
 

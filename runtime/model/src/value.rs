@@ -46,6 +46,20 @@ impl Type {
             Type::Binary => "binary",
         }
     }
+    /// The type of a value. NULL and lists, which have none, count as text.
+    pub fn of(value: &Value) -> Type {
+        match value {
+            Value::Integer(_) => Type::Integer,
+            Value::Number(_) => Type::Number,
+            Value::Decimal(_) => Type::Decimal,
+            Value::Boolean(_) => Type::Boolean,
+            Value::Date(_) => Type::Date,
+            Value::Time(_) => Type::Time,
+            Value::Timestamp(_) => Type::Timestamp,
+            Value::Binary(_) => Type::Binary,
+            Value::Text(_) | Value::Null | Value::List(_) => Type::Text,
+        }
+    }
     /// The type of that name.
     pub fn parse(name: &str) -> Option<Type> {
         Type::ALL.into_iter().find(|known| known.name() == name)

@@ -108,7 +108,7 @@ fn stub(flow: &Flow, step: &str, rows: &[Vec<(Box<str>, Value)>]) -> Result<Rows
         Action::Sql(sql) if !sql.columns.is_empty() => Some(sql.columns.clone()),
         _ => None,
     });
-    let columns = declared.unwrap_or_else(|| rows.first().into_iter().flatten().map(|(name, value)| (name.clone(), kind(value))).collect());
+    let columns = declared.unwrap_or_else(|| rows.first().into_iter().flatten().map(|(name, value)| (name.clone(), Type::of(value))).collect());
     let columns: Arc<[Column]> = columns.into_iter().map(|(name, kind)| Column { name, kind }).collect();
     let mut builder = RowsBuilder::new(
         columns.clone(),
@@ -139,20 +139,6 @@ fn push(builder: &mut RowsBuilder, column: &Column, value: &Value) -> Result<(),
         Value::List(_) => return Err(format!("a list is no value of a column ({})", column.name)),
     }
     Ok(())
-}
-
-fn kind(value: &Value) -> Type {
-    match value {
-        Value::Integer(_) => Type::Integer,
-        Value::Number(_) => Type::Number,
-        Value::Decimal(_) => Type::Decimal,
-        Value::Boolean(_) => Type::Boolean,
-        Value::Date(_) => Type::Date,
-        Value::Time(_) => Type::Time,
-        Value::Timestamp(_) => Type::Timestamp,
-        Value::Binary(_) => Type::Binary,
-        Value::Null | Value::Text(_) | Value::List(_) => Type::Text,
-    }
 }
 
 /// The first place where `got` is not what is expected: objects need at least the expected keys, the rest is exact.

@@ -2,7 +2,7 @@
 
 use spillgate_model::{Type, Value};
 
-use super::{Fixture, declared, kind, one, open, read, statement, value};
+use super::{Fixture, declared, one, open, read, statement, value};
 use crate::{Access, Failure, Statement};
 
 /// `SELECT expression AS "C"`, the column declared where the database does not know the type by itself.
@@ -33,7 +33,7 @@ async fn literals_are_exact(fixture: &impl Fixture, values: &[Value]) -> usize {
     let mut tried = 0;
     for wanted in values {
         let Some(expression) = fixture.literal(wanted) else { continue };
-        let found = one(&mut session, &select(fixture, &expression, kind(wanted)), &[]).await;
+        let found = one(&mut session, &select(fixture, &expression, Type::of(wanted)), &[]).await;
         assert!(same(&found, wanted), "{expression}: found {found:?}, wanted {wanted:?}");
         tried += 1;
     }
@@ -46,7 +46,7 @@ async fn bindings_are_exact(fixture: &impl Fixture, values: &[Value]) -> usize {
     let mut tried = 0;
     for wanted in values {
         let Some(expression) = fixture.bound(1, wanted) else { continue };
-        let found = one(&mut session, &select(fixture, &expression, kind(wanted)), std::slice::from_ref(wanted)).await;
+        let found = one(&mut session, &select(fixture, &expression, Type::of(wanted)), std::slice::from_ref(wanted)).await;
         assert!(same(&found, wanted), "{expression}: found {found:?}, wanted {wanted:?}");
         tried += 1;
     }
@@ -191,8 +191,8 @@ pub async fn every_value_is_bound_exactly(fixture: &impl Fixture) {
     for value in all {
         let Some(expression) = fixture.bound(wanted.len() + 1, &value) else { continue };
         expressions.push(format!("{expression} AS \"C{}\"", wanted.len()));
-        if !fixture.native(kind(&value)) {
-            columns.push((format!("C{}", wanted.len()), kind(&value)));
+        if !fixture.native(Type::of(&value)) {
+            columns.push((format!("C{}", wanted.len()), Type::of(&value)));
         }
         wanted.push(value);
     }

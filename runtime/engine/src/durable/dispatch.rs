@@ -15,13 +15,14 @@ use spillgate_telemetry::happened;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Work, attempt};
 use super::schedule::{self, SCHEDULE};
 use super::state::Held;
 use super::turns::{After, HeldBy, Turn, Turns};
+use super::until;
 use crate::Live;
 use crate::reload::Inner;
 
@@ -128,13 +129,6 @@ fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64)> {
 
 fn held(turns: &Turns, now: Instant) -> Vec<Held> {
     turns.held(now).map(|(tenant, by, since)| Held { tenant: tenant.clone(), by, since }).collect()
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// One turn: takes an item and works on it.

@@ -22,7 +22,7 @@ use crate::reload::Inner;
 use crate::run::Notes;
 use crate::steps::{Context, Progress};
 use crate::verdict::{Failed, Fallible};
-use crate::{Call, Outcome, PageRequest, once};
+use crate::{Call, Outcome, once};
 
 /// How long a run that must go on waits before it asks a full target again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -88,20 +88,8 @@ impl<'a> Emission<'a> {
         let given = Given { body: Some(&body), ..Given::default() };
         let intake = intake::read(self.flow, tenant, &given).map_err(|refusal| self.unfit(&refusal))?;
         let flowfile = Flowfile { input: intake.values, ..source.flowfile.clone() };
-        Ok(Call {
-            live: source.live.clone(),
-            flow: self.target,
-            tenant: source.tenant,
-            flowfile,
-            page: PageRequest::default(),
-            permit: None,
-            stubs: None,
-            room: None,
-            key: None,
-            wait: None,
-            depth: source.depth.saturating_add(1),
-            trace: source.trace,
-        })
+        let call = Call::new(source.live.clone(), self.target, source.tenant, flowfile);
+        Ok(Call { depth: source.depth.saturating_add(1), trace: source.trace, ..call })
     }
 
     fn unfit(&self, refusal: &Refusal) -> Box<Failed> {

@@ -9,7 +9,7 @@ use spillgate_model::{Flowfile, Value};
 use tokio::time::Instant;
 
 use super::content::{Begins, Content, GivenInput, Origin};
-use crate::{Call, Live, PageRequest};
+use crate::{Call, Live};
 
 /// Why an item cannot be run.
 #[derive(Debug)]
@@ -61,20 +61,8 @@ pub(crate) fn call_of(content: &Content, live: &Arc<Live>) -> Result<Call, Misfi
         input,
         deadline: (Instant::now() + flow.deadline.value.min(LONGEST)).into_std(),
     };
-    Ok(Call {
-        live: live.clone(),
-        flow: flow_index,
-        tenant: tenant_index,
-        flowfile,
-        page: PageRequest::default(),
-        permit: None,
-        stubs: None,
-        room: None,
-        key: content.key.clone(),
-        wait: None,
-        depth: content.depth,
-        trace: content.trace,
-    })
+    let call = Call::new(live.clone(), flow_index, tenant_index, flowfile);
+    Ok(Call { key: content.key.clone(), depth: content.depth, trace: content.trace, ..call })
 }
 
 /// An unlimited deadline still has an end.

@@ -18,7 +18,7 @@ use spillgate_queue::{Appended, Appending, End, Hash, JobId, JobState, LaneName,
 use spillgate_telemetry::happened::FailedCall;
 use spillgate_telemetry::{Tick, happened};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::append::content_of;
 use super::claim::Claim;
@@ -27,6 +27,7 @@ use super::content::{Begins, Origin};
 use super::dispatch::{Signals, Told};
 use super::keeping::keeping;
 use super::ticks::{Due, Next, Now};
+use super::until;
 use crate::intake::{self, Given};
 use crate::reload::Inner;
 use crate::run::{self, Ended, Notes};
@@ -118,13 +119,6 @@ pub(super) async fn run(engine: Weak<Inner>, store: Store, signals: Signals) {
         }
     }
     while running.join_next().await.is_some() {}
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn now() -> Now {

@@ -239,20 +239,7 @@ pub(crate) fn call(engine: &Engine, tenant: &str, flow: &str, input: &str) -> Ca
     let deadline = (Instant::now() + plan.deadline.value).into_std();
     let name = live.tenants[tenant].plan.name.clone();
     let flowfile = Flowfile { id: "test".into(), tenant: name, run: None, input: intake.values, deadline };
-    Call {
-        live,
-        flow,
-        tenant,
-        flowfile,
-        page: intake.page,
-        permit: None,
-        stubs: None,
-        room: None,
-        key: None,
-        wait: None,
-        depth: 0,
-        trace: None,
-    }
+    Call { page: intake.page, ..Call::new(live, flow, tenant, flowfile) }
 }
 
 pub(crate) fn rows(outcome: Outcome) -> Arc<Rows> {
