@@ -97,10 +97,10 @@ impl Call {
             permit: None,
             stubs: None,
             room: None,
-            key: key.clone(),
+            key: None,
             wait: None,
-            depth: *depth,
-            trace: *trace,
+            depth: 0,
+            trace: None,
         }
     }
     /// The same for work that goes on when the call is over.
