@@ -17,16 +17,21 @@ pub fn reference_flow() -> String {
 fn document(title: &str, root: &Section) -> String {
     let mut out = format!("## {title}\n\n{}\n", root.about);
     table(root, &mut out);
-    inner(root, &mut out);
+    inner(root, &mut Vec::new(), &mut out);
     out
 }
 
-fn inner(section: &Section, out: &mut String) {
+/// What may stand in several places is told where it stands first.
+fn inner(section: &Section, told: &mut Vec<&'static Section>, out: &mut String) {
     for key in section.current() {
         let (Kind::Table(inside) | Kind::Tables(inside) | Kind::Named(inside)) = key.kind else { continue };
+        if told.iter().any(|known| std::ptr::eq(*known, inside)) {
+            continue;
+        }
+        told.push(inside);
         let _ = write!(out, "\n### `{}`\n\n{}\n", inside.title, inside.about);
         table(inside, out);
-        inner(inside, out);
+        inner(inside, told, out);
     }
 }
 
