@@ -13,7 +13,7 @@ use spillgate_model::units::Rate;
 use spillgate_model::{Code, Refusal};
 
 use crate::budget::{Budget, Reservation};
-use crate::call_time::CallTime;
+use crate::call_time::{CallTime, Places};
 use crate::rate::RateLimiter;
 use crate::recovery::{Cause, Recovery};
 use crate::repeat::Repeats;
@@ -152,7 +152,7 @@ impl TenantGate {
         let run = match call.run {
             Some(run) => {
                 check_depth(call.depth, &limits.run)?;
-                Some(self.runs.enter(run, &limits.run, call.now).map_err(|refusal| self.timed(refusal, call.now))?)
+                Some(self.runs.enter(run, &limits.run, call.now).map_err(|refusal| self.timed(refusal, limits, call.now))?)
             }
             None => None,
         };
@@ -164,7 +164,7 @@ impl TenantGate {
             if let Some(run) = &run {
                 run.give_back();
             }
-            self.timed(refusal, call.now)
+            self.timed(refusal, limits, call.now)
         })?;
         Ok(Permit { gate: self.clone(), rate: limits.rate, given_back: AtomicBool::new(false), run, _in_flight: in_flight, memory })
     }
@@ -176,11 +176,12 @@ impl TenantGate {
     }
 
     /// When to come back: when a place that is taken now will have changed hands.
-    fn timed(&self, refusal: Refusal, now: Duration) -> Refusal {
+    fn timed(&self, refusal: Refusal, limits: &TenantLimits, now: Duration) -> Refusal {
         if !refusal.retryable {
             return refusal;
         }
-        refusal.retry_after(self.call_time.turn(self.in_flight.used(), now))
+        let places = Places { taken: self.in_flight.used(), limit: limits.in_flight };
+        refusal.retry_after(self.call_time.turn(places, now))
     }
 
     /// Asks for memory alone: the tenant's share, then the server's.
