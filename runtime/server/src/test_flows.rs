@@ -108,7 +108,8 @@ fn stub(flow: &Flow, step: &str, rows: &[Vec<(Box<str>, Value)>]) -> Result<Rows
         Action::Sql(sql) if !sql.columns.is_empty() => Some(sql.columns.clone()),
         _ => None,
     });
-    let columns = declared.unwrap_or_else(|| rows.first().into_iter().flatten().map(|(name, value)| (name.clone(), Type::of(value))).collect());
+    let columns =
+        declared.unwrap_or_else(|| rows.first().into_iter().flatten().map(|(name, value)| (name.clone(), Type::of(value))).collect());
     let columns: Arc<[Column]> = columns.into_iter().map(|(name, kind)| Column { name, kind }).collect();
     let mut builder = RowsBuilder::new(
         columns.clone(),
