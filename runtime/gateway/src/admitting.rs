@@ -185,7 +185,7 @@ impl Admitting<'_> {
     /// The call was refused, or failed.
     fn refused(&self, trail: &Trail<'_>, refusal: &Refusal, permit: Option<&Arc<Permit>>, like: Option<Like>) {
         let gate = &self.tenant().gate;
-        match (consequences::said(refusal.code), permit) {
+        match (consequences::said(refusal), permit) {
             (Said::Refused, Some(permit)) => permit.give_back(),
             (Said::Failed, Some(_)) => gate.ended(trail.started.elapsed()),
             _ => {}

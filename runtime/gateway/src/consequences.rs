@@ -26,8 +26,10 @@ pub(crate) enum Said {
     Answered,
 }
 
-pub(crate) fn said(code: Code) -> Said {
-    match code {
+pub(crate) fn said(refusal: &Refusal) -> Said {
+    match refusal.code {
+        // By its caller's own doing: it left no time to do anything.
+        Code::DeadlineExceeded if refusal.scope == Scope::Caller => Said::Answered,
         Code::RateExceeded
         | Code::InFlightExceeded
         | Code::QueueFull
@@ -79,7 +81,7 @@ pub(crate) fn said(code: Code) -> Said {
 
 /// For how long the like of a refused call is a repeat.
 pub(crate) fn repeats_for(refusal: &Refusal) -> Option<Duration> {
-    match said(refusal.code) {
+    match said(refusal) {
         Said::Failed => Some(FAILED_FOR),
         Said::Refused => refusal.retry_after,
         Said::Answered => None,
@@ -151,7 +153,7 @@ impl Shows {
     /// The cause of a refusal of this flow, where it may pass.
     pub(crate) fn cause(&self, refusal: &Refusal) -> Option<Cause> {
         let code = refusal.code;
-        let may_pass = match said(code) {
+        let may_pass = match said(refusal) {
             Said::Answered => false,
             Said::Refused => {
                 !matches!(code, Code::RunExhausted | Code::RepeatsExhausted) && (refusal.retryable || refusal.scope == Scope::Server)
@@ -234,6 +236,8 @@ mod tests {
         for code in [Code::Empty, Code::InvalidInput, Code::ConflictRunning] {
             assert_eq!(repeats_for(&Refusal::new(code, "")), None, "{}", code.name());
         }
+        let late = Refusal { scope: Scope::Caller, ..Refusal::new(Code::DeadlineExceeded, "") };
+        assert_eq!((repeats_for(&late), shows("a", Some("main"), true).cause(&late)), (None, None), "its caller left it no time");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spillgate_model::{Code, Refusal, limits};
+use spillgate_model::{Code, Refusal, Scope, limits};
 use spillgate_telemetry::happened;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -92,7 +92,7 @@ fn admit(stream: TcpStream, remote: SocketAddr, gateway: &Arc<Inner>, connection
 
 /// Answers a connection beyond the cap without reading from it: what fits the socket's buffer, at once.
 fn refuse(stream: &TcpStream, gateway: &Inner) {
-    let refusal = Refusal::new(Code::Overloaded, "Too many connections are open.");
+    let refusal = Refusal { scope: Scope::Server, ..Refusal::new(Code::Overloaded, "Too many connections are open.") };
     let (id, number) = gateway.ids.next();
     let delay = Delay::of(&refusal, number);
     let body = problem::body(&refusal, delay, &id);

@@ -104,7 +104,7 @@ codes! {
     ResultTooLarge "result_too_large" 502 Flow No "One value is larger than the flow allows" "Report the named column to the flow's owner or ask for rows without that value; the same call will fail again.";
     ExpressionFailed "expression_failed" 502 Flow No "The flow does not fit the data it met" "Report this to the flow's owner; the same call will fail again.";
     FlowChanged "flow_changed" 502 Flow No "The flow no longer fits work that waited for it" "Report this to the flow's owner, who can mend the flow and have the job replayed; the same call will get this answer again.";
-    Overloaded "overloaded" 503 Database After "Too much work is waiting for this database" "Wait for retry_after_ms; splitting the task or switching tools adds to the same line.";
+    Overloaded "overloaded" 503 Database After "Too much work is waiting" "Wait for retry_after_ms; splitting the task or switching tools adds to the same line.";
     WaitTooLong "wait_too_long" 503 Database After "The wait would outlast the deadline" "Call again after retry_after_ms; splitting the task or switching tools waits in the same line.";
     MemoryFull "memory_full" 503 Server After "No memory is free for this call" "Call again after retry_after_ms; splitting the task or switching tools draws on the same memory." or "Report this to the operator, for the call needs more memory than it may ever have; switching tools draws on the same memory.";
     StoreFull "store_full" 503 Server After "The store is full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools fills the same store.";
