@@ -113,15 +113,11 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
         tenant("quick", "agent", ""),
         format!("[admin.operator]\nkeys = [\"{OPERATOR}\"]\n"),
     ];
-    let options = Options {
-        binary: env!("CARGO_BIN_EXE_spillgate"),
-        server: &sections.concat(),
-        flows: &[("work.toml", WORK)],
-        environment: &[],
-    };
+    let options =
+        Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &sections.concat(), flows: &[("work.toml", WORK)], environment: &[] };
     let mut server = Server::start(&options);
     let database = rusqlite::Connection::open(server.folder.join("main.db")).expect("a database");
-    database.execute_batch("CREATE TABLE NOTHING (X INTEGER)").expect("a file");
+    database.execute_batch("CREATE TABLE NOTE (X INTEGER)").expect("a file");
     let quick = |server: &Server| server.get(&key("quick"), "/api/work?n=10");
     let (address, over) = (server.flows.clone(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -144,9 +140,8 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
             assert_eq!(reply.status, 200, "call {call} of another tenant: {reply:?}");
             thread::sleep(Duration::from_millis(200));
         }
-        let refused = server.wait_for("a refusal", |server| {
-            Some(server.get(&key("endless"), ENDLESS)).filter(|reply| reply.code() == "breaker_open")
-        });
+        let refused = server
+            .wait_for("a refusal", |server| Some(server.get(&key("endless"), ENDLESS)).filter(|reply| reply.code() == "breaker_open"));
         let said = refused.json();
         assert_eq!((&said["scope"], &said["retryable"]), (&"flow".into(), &true.into()), "{said}");
         assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("your calls")), "{said}");

@@ -50,8 +50,7 @@ impl LiveBreaker {
             Whose::EachTenant(breakers) => {
                 let others = view(None, breakers.others(&limits, now), Vec::new());
                 let of_tenants = breakers.all().into_iter();
-                let of_tenants =
-                    of_tenants.map(|(tenant, breaker)| view(Some(tenant), breaker.status(&limits, now), moves(&breaker, now)));
+                let of_tenants = of_tenants.map(|(tenant, breaker)| view(Some(tenant), breaker.status(&limits, now), moves(&breaker, now)));
                 std::iter::once(others).chain(of_tenants).collect()
             }
         }
