@@ -24,7 +24,8 @@ mod tests {
         let draw = || (0..2_000).map(|_| drawn_wide()).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(draw)).collect();
         let all: Vec<u128> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
-        let halves: HashSet<u64> = all.iter().flat_map(|wide| [(wide >> 64) as u64, (wide & u128::from(u64::MAX)) as u64]).collect();
+        let halves: HashSet<Vec<u8>> =
+            all.iter().flat_map(|wide| wide.to_be_bytes().chunks(8).map(<[u8]>::to_vec).collect::<Vec<_>>()).collect();
         assert_eq!(halves.len(), 2 * all.len());
         for bit in 0..128 {
             let set = all.iter().filter(|wide| *wide >> bit & 1 == 1).count();
