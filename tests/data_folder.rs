@@ -202,6 +202,84 @@ fn a_damaged_cursor_key_stops_no_start() {
 }
 
 #[test]
+fn promise_2_a_store_that_is_gone_is_said_once_and_its_jobs_are_never_those_of_others() {
+    let mut server = durable();
+    assert_eq!(admin_post(&server, "/admin/v1/queues/notes/lanes/agent/pause").status, 200);
+    let later = |server: &Server, words: &str| {
+        let reply = server.post("agent-key-1", "/api/later", &format!("{{\"words\":\"{words}\"}}"));
+        assert_eq!(reply.status, 202, "{reply:?}");
+        reply.json()["job"]["href"].as_str().expect("a path").to_owned()
+    };
+    let old: Vec<String> = ["first", "second"].iter().map(|words| later(&server, words)).collect();
+    server.signal("KILL");
+    server.ended();
+    std::fs::remove_dir_all(server.folder.join("data/store")).expect("it was there");
+    let verified = spillgate(&["queue", "verify"], &server.folder.join("data"));
+    assert!(verified.status.code() == Some(1) && text(&verified.stderr).contains("is gone"), "{verified:?}");
+
+    let mut server = again(&server);
+    ready(&server);
+    let readiness = server.get("", "/readyz").json();
+    assert!(readiness["status"] == "degraded" && readiness["reasons"].to_string().contains("is gone"), "{readiness}");
+    server.wait_for("the log", |server| server.log().contains("is gone").then_some(()));
+    let new: Vec<String> = ["third", "fourth"].iter().map(|words| later(&server, words)).collect();
+    assert!(old.iter().all(|href| !new.contains(href)), "{old:?} {new:?}");
+    for href in &old {
+        assert_eq!(server.get("agent-key-1", href).code(), "unknown_job", "{href}");
+    }
+    server.signal("KILL");
+    server.ended();
+    let server = again(&server);
+    ready(&server);
+    assert_eq!(server.get("", "/readyz").json()["status"], "ok");
+    assert!(new.iter().all(|href| server.get("agent-key-1", href).json()["job"]["state"] == "queued"));
+}
+
+#[test]
+fn promise_7_an_item_that_cannot_be_read_is_logged_counted_and_explained_and_its_key_is_free() {
+    let keyed = QUEUED.replace("[input.words]", "idempotency = { key = \"optional\" }\n[input.words]");
+    let flows = &[("later.toml", &*keyed)];
+    let mut server = Server::start(&Options { binary: BINARY, server: &format!("{SERVER}{QUEUE}"), flows, environment: &[] });
+    ready(&server);
+    assert_eq!(admin_post(&server, "/admin/v1/queues/notes/lanes/agent/pause").status, 200);
+    let words = |number: usize| format!("{number:02}").repeat(4_000);
+    let later = |server: &Server, number: usize| {
+        let body = format!("{{\"words\":\"{}\"}}", words(number));
+        Request::new("POST", "/api/later")
+            .key("agent-key-1")
+            .header("Idempotency-Key", &format!("note-{number}"))
+            .body(&body)
+            .send(&server.flows)
+    };
+    let href = |reply: &Reply| reply.json()["job"]["href"].as_str().unwrap_or_else(|| panic!("a path: {reply:?}")).to_owned();
+    // More than an extent holds: the first is full, and names what is in it.
+    let jobs: Vec<String> = (0..20).map(|number| href(&later(&server, number))).collect();
+    server.signal("KILL");
+    server.ended();
+    let file = server.folder.join("data/store/extents-0000");
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    let wanted = words(3).into_bytes();
+    let at = bytes.windows(1_000).position(|window| *window == wanted[..1_000]).expect("it was written");
+    bytes[at + 2_000..at + 2_512].fill(0);
+    std::fs::write(&file, bytes).expect("written");
+    let server = again(&server);
+    ready(&server);
+    assert_eq!(admin_post(&server, "/admin/v1/queues/notes/lanes/agent/resume").status, 200);
+    let dead = server.wait_for("its end", |server| {
+        let reply = server.get("agent-key-1", &jobs[3]);
+        reply.body.contains("\"dead\"").then(|| reply.json())
+    });
+    assert!(dead["error"]["advice"].as_str().is_some_and(|advice| advice.contains("send the work again")), "{dead}");
+    assert!(dead["error"]["request_id"].is_string() && dead["error"]["retry_after_ms"].is_null(), "{dead}");
+    server.wait_for("the log", |server| server.log().contains("store read: lost").then_some(()));
+    assert!(server.get("", "/readyz").json()["reasons"].to_string().contains("lost"));
+    let metrics = server.admin_get("operator-key-1", "/metrics").body;
+    assert!(metrics.lines().any(|line| line.starts_with("spillgate_queue_ended_total") && line.contains("state=\"dead\"} 1")), "{metrics}");
+    assert_ne!(href(&later(&server, 3)), jobs[3], "its key is free");
+    assert_eq!(href(&later(&server, 4)), jobs[4], "that of another is not");
+}
+
+#[test]
 fn operator_state_moves_to_another_folder_by_export_and_import() {
     let mut server = direct();
     assert_eq!(admin_post(&server, "/admin/v1/reload").status, 200);

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::data_dir::DataDir;
+use crate::store_known::{self, GONE};
 use crate::{breakers, overrides};
 
 /// The longest that a stop waits for files to be closed: what was acknowledged is on disk already.
@@ -45,6 +46,8 @@ pub(crate) struct Keeping {
     control: watch::Sender<Option<Result<Control, String>>>,
     /// There is a store, and its operator state was gone.
     forgotten: AtomicBool,
+    /// There was a store, and it was gone.
+    gone: AtomicBool,
     /// What operators had set and cannot be read.
     unread: OnceLock<Vec<String>>,
     /// What the store's start found that strangers may hear of.
@@ -58,10 +61,12 @@ impl Keeping {
     pub(crate) fn new(engine: Engine, folder: DataDir, plan: &Plan) -> Arc<Keeping> {
         let (disk_limit, disk_reserve) = (plan.server.disk_limit, plan.server.disk_reserve);
         let (control, found) = (watch::Sender::new(None), OnceLock::new());
-        let (begun, stopping, forgotten) = (Mutex::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let (begun, stopping) = (Mutex::new(false), AtomicBool::new(false));
+        let (forgotten, gone) = (AtomicBool::new(false), AtomicBool::new(false));
         // Said before anybody can ask.
         engine.store_absent(!is_wanted(plan, &folder));
-        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, unread: OnceLock::new(), found, begun, stopping })
+        let unread = OnceLock::new();
+        Arc::new(Keeping { engine, folder, disk_limit, disk_reserve, control, forgotten, gone, unread, found, begun, stopping })
     }
 
     /// Opens what the plan that runs needs and is not open yet: at the start, and after a reload that may have brought the first
@@ -84,8 +89,14 @@ impl Keeping {
         }
         *begun = true;
         let since = Instant::now();
-        match self.open_store() {
-            Ok(store) => self.serve(store, since.elapsed()),
+        let control = self.opened_control();
+        let numbers_below = control.as_ref().and_then(store_known::numbers_below);
+        match self.open_store(numbers_below.unwrap_or(0)) {
+            Ok(store) => {
+                self.gone.store(store.is_new() && numbers_below.is_some(), Ordering::SeqCst);
+                control.iter().for_each(|control| store_known::remember(control, &store));
+                self.serve(store, since.elapsed());
+            }
             Err(detail) => {
                 happened::store_failed(&detail);
                 self.engine.store_failed(detail);
@@ -115,7 +126,7 @@ impl Keeping {
         }
     }
 
-    fn open_store(&self) -> Result<Store, String> {
+    fn open_store(&self, first_number: u64) -> Result<Store, String> {
         let disk = RealDisk::open(self.folder.store()).map_err(|error| error.to_string())?;
         let options = StoreOptions {
             disk: Arc::new(disk),
@@ -123,7 +134,7 @@ impl Keeping {
             disk_limit: store_share(self.disk_limit),
             disk_reserve: self.disk_reserve,
         };
-        Store::open(options).map_err(|error| error.to_string())
+        Store::open_from(options, first_number).map_err(|error| error.to_string())
     }
 
     fn serve(&self, store: Store, took: Duration) {
@@ -139,6 +150,9 @@ impl Keeping {
             remarks: &recovered.remarks,
         };
         happened::store_recovered(&found, took);
+        if self.gone.load(Ordering::SeqCst) {
+            tracing::error!("{GONE}");
+        }
         let mut found = Vec::new();
         if recovered.quarantined_extents > 0 {
             found.push(format!("{} extents of the store could not be read", recovered.quarantined_extents));
@@ -188,6 +202,9 @@ impl Keeping {
     /// Why the server is degraded, beyond the store's health; for anybody to read.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let mut reasons = self.found.get().cloned().unwrap_or_default();
+        if self.gone.load(Ordering::SeqCst) {
+            reasons.push(GONE.to_owned());
+        }
         if let Durable::Serving(store) = self.engine.store()
             && store.losses() > 0
         {

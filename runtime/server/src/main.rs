@@ -24,6 +24,7 @@ mod private_file;
 mod queue_commands;
 mod reload;
 mod serve;
+mod store_known;
 mod test_flows;
 mod watch;
 mod wiring;

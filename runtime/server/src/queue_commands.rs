@@ -37,7 +37,10 @@ struct Stopped {
 fn open(data: &Path, disk: fn(PathBuf) -> Result<RealDisk, FolderError>) -> anyhow::Result<Stopped> {
     let folder = DataDir::take_stopped(data)?;
     if !folder.store().is_dir() {
-        bail!("there is no store in {}: nothing durable was ever configured there", data.display());
+        if spillgate_control::remembers(&folder.control(), spillgate_control::Kind::Store) {
+            bail!("the store of {} is gone: there was one, and what was in it is lost unless a backup is put back", data.display());
+        }
+        bail!("there is no store in {}, and the operator state knows of none", data.display());
     }
     Ok(Stopped { disk: disk(folder.store())?, _folder: folder })
 }
