@@ -121,10 +121,13 @@ fn plan_of(live: &Live, queue: &Arc<str>) -> Option<QueuePlan> {
     live.plan.queues.iter().find(|plan| plan.name == *queue).cloned()
 }
 
-/// Lanes of tenants that the plan knows, with how many items wait in each.
-fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64)> {
-    let known = |tenant: &str| live.plan.tenants.binary_search_by(|known| (*known.name).cmp(tenant)).is_ok();
-    store.waiting(queue).into_iter().filter(|(tenant, _)| known(tenant)).collect()
+/// Lanes of tenants that the plan knows, with how many items wait in each, and the tenant's weight.
+fn lanes(store: &Store, live: &Live, queue: &str) -> Vec<(Arc<str>, u64, u32)> {
+    let known = |(tenant, waiting): (Arc<str>, u64)| {
+        let index = live.plan.tenants.binary_search_by(|known| (*known.name).cmp(&tenant)).ok()?;
+        Some((tenant, waiting, live.tenants.get(index)?.plan.weight.value))
+    };
+    store.waiting(queue).into_iter().filter_map(known).collect()
 }
 
 fn held(turns: &Turns, now: Instant) -> Vec<Held> {

@@ -1,7 +1,8 @@
 //! Whose turn it is: from which lane of a queue the next item is taken. It only decides; others take, run and tell it what came of it.
 //!
 //! Invariants
-//! 1. Lanes that have something are served in turn, in name order.
+//! 1. Lanes that have something are served by the weights of their tenants, those of equal weight in turn, in name order. One that had
+//!    nothing for a while gains nothing by that.
 //! 2. A lane that is not alone in its queue never has all workers; while others have something it has its share of them at the most.
 //! 3. A lane that is held back has none, and costs the others nothing.
 //! 4. Lanes that are tried again after a pause have half of the workers at the most, together: however many lanes one sick database holds
@@ -9,7 +10,6 @@
 //! 5. What was told of a lane after a turn was given outlives what that turn found: no wake-up is lost.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub(super) enum After {
     Passed { rest: Duration },
 }
 
+/// What a turn costs a lane of weight 1: whole numbers for each weight there may be.
+const TURN: u64 = 1 << 32;
 /// The first pause of a lane that is held back, and the longest of our own.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -73,6 +75,10 @@ struct Lane {
     at_work: usize,
     /// Items that are believed to wait.
     waiting: u64,
+    /// Of its tenant.
+    weight: u32,
+    /// When its next turn is due, in turns over weights.
+    due: u64,
     /// When that was last told.
     told: u64,
     /// Something may be ready then.
@@ -104,16 +110,18 @@ pub(super) struct Held {
 pub(super) struct Turns {
     lanes: BTreeMap<Arc<str>, Lane>,
     last: Option<Arc<str>>,
+    /// When the last turn that was given was due.
+    clock: u64,
     round: u64,
 }
 
 impl Turns {
-    /// All lanes that are there, with how many items wait in each.
-    pub(super) fn tell(&mut self, lanes: impl IntoIterator<Item = (Arc<str>, u64)>) {
+    /// All lanes that are there, with how many items wait in each, and the weights of their tenants.
+    pub(super) fn tell(&mut self, lanes: impl IntoIterator<Item = (Arc<str>, u64, u32)>) {
         self.round += 1;
-        for (tenant, waiting) in lanes {
+        for (tenant, waiting, weight) in lanes {
             let lane = self.lanes.entry(tenant).or_default();
-            (lane.waiting, lane.told) = (waiting, self.round);
+            (lane.waiting, lane.weight, lane.told) = (waiting, weight, self.round);
         }
         let round = self.round;
         // What was not named is gone, once nothing of it is at work.
@@ -138,16 +146,17 @@ impl Turns {
         let share = if alone { workers } else { workers.div_ceil(busy.max(1)).min(workers - 1).max(1) };
         let trying: usize = self.lanes.values().filter(|lane| lane.held.is_some()).map(|lane| lane.at_work).sum();
         let may = |lane: &Lane| lane.is_ready() && lane.at_work < share && (lane.held.is_none() || trying < may_be_tried);
-        let after = match &self.last {
-            Some(last) => self.lanes.range::<Arc<str>, _>((Bound::Excluded(last), Bound::Unbounded)).find(|(_, lane)| may(lane)),
-            None => None,
-        };
-        let (tenant, _) = after.or_else(|| self.lanes.iter().find(|(_, lane)| may(lane)))?;
+        // Of those that are due at the same time, the next in name order.
+        let is_before = |tenant: &Arc<str>| self.last.as_ref().is_some_and(|last| tenant <= last);
+        let candidates = self.lanes.iter().filter(|(_, lane)| may(lane));
+        let (due, _, tenant) = candidates.map(|(tenant, lane)| (lane.due.max(self.clock), is_before(tenant), tenant)).min()?;
         let tenant = tenant.clone();
         if let Some(lane) = self.lanes.get_mut(&tenant) {
             lane.at_work += 1;
             lane.waiting = lane.waiting.saturating_sub(1);
+            lane.due = due.saturating_add(TURN / u64::from(lane.weight.max(1)));
         }
+        self.clock = due;
         self.last = Some(tenant.clone());
         Some(Turn { tenant, round: self.round })
     }

@@ -116,6 +116,44 @@ fn what_stands_in_for_a_key_comes_back_and_version_1_has_none() {
     assert_eq!(read.record_key(), None);
 }
 
+/// Items as they were written: what stands in a store today must be read by every later version.
+const FORM_1: &str = include_str!("frozen/form-1.hex");
+const FORM_2: &str = include_str!("frozen/form-2.hex");
+const FORM_2_WITH_KEY: &str = include_str!("frozen/form-2-with-key.hex");
+
+fn frozen(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.lines().filter(|line| !line.starts_with('#')).flat_map(str::chars).filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).expect("two digits")).collect()
+}
+
+#[test]
+fn promise_8_items_of_every_form_there_ever_was_are_read_as_they_were_meant() {
+    let trace = TraceContext {
+        trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+        span_id: 0x0102_0304_0506_0708,
+        parent_id: 0x00f0_67aa_0ba9_02b7,
+        sampled: true,
+    };
+    let meant = |key: Option<&str>, stand_in| Content { key: key.map(Arc::from), stand_in, trace: Some(trace), ..content() };
+    let forms = [
+        (FORM_1, meant(None, None)),
+        (FORM_2, meant(None, Some(u128::MAX - 7))),
+        (FORM_2_WITH_KEY, meant(Some("k"), None)),
+    ];
+    for (text, meant) in forms {
+        let read = Content::decode(&frozen(text)).expect("an item");
+        assert_eq!(shown(&read), shown(&meant), "{}", text.lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn what_is_written_today_is_form_2_byte_by_byte() {
+    for text in [FORM_2, FORM_2_WITH_KEY] {
+        let bytes = frozen(text);
+        assert_eq!(Content::decode(&bytes).expect("an item").encode().expect("not too deep"), bytes, "a new form needs a new number");
+    }
+}
+
 #[test]
 fn an_item_is_compact() {
     let mut content = content();

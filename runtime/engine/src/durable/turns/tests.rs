@@ -7,7 +7,7 @@ fn turns(lanes: &[(&str, u64)]) -> Turns {
 }
 
 fn tell(turns: &mut Turns, lanes: &[(&str, u64)]) {
-    turns.tell(lanes.iter().map(|(tenant, waiting)| (Arc::from(*tenant), *waiting)));
+    turns.tell(lanes.iter().map(|(tenant, waiting)| (Arc::from(*tenant), *waiting, 1)));
 }
 
 fn given(turns: &mut Turns, workers: usize, now: Instant) -> Vec<Turn> {
@@ -35,6 +35,32 @@ fn lanes_are_served_in_turn() {
         turns.ended(&turn, After::Served, now);
     }
     assert_eq!(served, "abcabca");
+}
+
+#[test]
+fn promise_5_lanes_have_turns_by_the_weights_of_their_tenants() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.tell([("heavy", 3), ("light", 1), ("twice", 2)].map(|(tenant, weight)| (Arc::from(tenant), 1_000, weight)));
+    let served = |turns: &mut Turns, count: usize| {
+        let mut served = Vec::new();
+        for _ in 0..count {
+            let turn = turns.next(4, now).expect("there is work");
+            turns.ended(&turn, After::Served, now);
+            served.push(turn.tenant.to_string());
+        }
+        served
+    };
+    let first = served(&mut turns, 600);
+    let of = |served: &[String], name: &str| served.iter().filter(|tenant| *tenant == name).count();
+    for (name, wanted) in [("heavy", 300_usize), ("light", 100), ("twice", 200)] {
+        assert!(of(&first, name).abs_diff(wanted) <= 2, "{name}: {}", of(&first, name));
+    }
+    assert!(first.windows(9).all(|window| window.iter().any(|tenant| tenant == "light")), "none waits longer than its share is");
+    // Who had nothing for long comes next, once, and has no turns saved up.
+    turns.tell([("heavy", 3), ("light", 1), ("new", 1)].map(|(tenant, weight)| (Arc::from(tenant), 1_000, weight)));
+    let then = served(&mut turns, 50);
+    assert!(then[..5].iter().any(|tenant| tenant == "new"), "{then:?}");
+    assert!((9..=11).contains(&of(&then, "new")), "{then:?}");
 }
 
 #[test]
