@@ -38,20 +38,6 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Integer(_) => "int8",
-        Value::Number(_) => "float8",
-        Value::Decimal(_) => "numeric",
-        Value::Boolean(_) => "bool",
-        Value::Date(_) => "date",
-        Value::Time(_) => "time",
-        Value::Timestamp(_) => "timestamp",
-        Value::Binary(_) => "bytea",
-        Value::Text(_) | Value::Null | Value::List(_) => "text",
-    }
-}
-
 impl Fixture for Server {
     fn database(&self) -> Arc<dyn Database> {
         Arc::new(odbc(postgres::shared().port()))
@@ -71,10 +57,10 @@ impl Fixture for Server {
             Value::Text(text) | Value::Decimal(text) | Value::Date(text) | Value::Time(text) | Value::Timestamp(text) => text.to_string(),
             Value::Null | Value::List(_) => return None,
         };
-        Some(format!("CAST({} AS {})", quoted(&text), type_of(value)))
+        Some(format!("CAST({} AS {})", quoted(&text), self.column_type(Type::of(value))))
     }
     fn bound(&self, _index: usize, value: &Value) -> Option<String> {
-        Some(format!("CAST(? AS {})", type_of(value)))
+        Some(format!("CAST(? AS {})", self.column_type(Type::of(value))))
     }
     fn native(&self, _kind: Type) -> bool {
         true
