@@ -35,14 +35,13 @@ pub(crate) struct Window {
     slots: [AtomicU64; SLOTS],
 }
 
-impl Clone for Window {
-    fn clone(&self) -> Self {
-        let slots = self.slots.each_ref().map(|slot| AtomicU64::new(slot.load(Ordering::Relaxed)));
-        Window { slots }
-    }
-}
-
 impl Window {
+    /// A window of its own that begins with what went well in this one.
+    pub(crate) fn well(&self) -> Window {
+        let well = |slot: u64| packed(slot_number(slot), Counts { ill: 0, ..counts_of(slot) });
+        Window { slots: self.slots.each_ref().map(|slot| AtomicU64::new(well(slot.load(Ordering::Relaxed)))) }
+    }
+
     /// Adds to the slot of this time; a count that is full stays so. Returns the number of the slot, for [`Window::take_back`].
     pub(crate) fn add(&self, counts: Counts, span: Duration, now: Duration) -> u64 {
         let number = number(span, now);
@@ -138,6 +137,16 @@ mod tests {
         window.add(Counts::ILL, SPAN, at(120));
         window.take_back(Counts::ILL, slot);
         assert_eq!(window.sum(SPAN, at(120)).ill, 2);
+    }
+
+    #[test]
+    fn what_went_well_can_begin_another_window() {
+        let window = Window::default();
+        window.add(Counts { well: 7, ill: 3 }, SPAN, at(100));
+        let other = window.well();
+        window.add(Counts::WELL, SPAN, at(100));
+        assert_eq!(other.sum(SPAN, at(101)), Counts { well: 7, ill: 0 });
+        assert_eq!(other.sum(SPAN, at(121)), Counts::default());
     }
 
     #[test]

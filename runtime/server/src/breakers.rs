@@ -44,10 +44,12 @@ pub(crate) async fn follow(engine: Engine, keeping: Arc<Keeping>, stopping: Canc
 
 /// Keeps what is open now, and forgets what is not any more.
 pub(crate) fn keep(engine: &Engine, control: &Control) {
-    let open: BTreeMap<String, KeptBreaker> = engine.kept_breakers().into_iter().map(|kept| (kept.name(), kept)).collect();
-    for (name, _) in control.all(Kind::Breaker) {
-        if !open.contains_key(&name) {
-            control.forget(Kind::Breaker, &name);
+    let mut open: BTreeMap<String, KeptBreaker> = engine.kept_breakers().into_iter().map(|kept| (kept.name(), kept)).collect();
+    for (name, before) in control.all(Kind::Breaker) {
+        match open.get(&name) {
+            None => control.forget(Kind::Breaker, &name),
+            Some(now) if serde_json::from_value(before).is_ok_and(|before| now.is_as(&before)) => drop(open.remove(&name)),
+            Some(_) => {}
         }
     }
     for (name, kept) in open {

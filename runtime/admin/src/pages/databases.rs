@@ -242,7 +242,7 @@ pub(crate) struct BreakerPage {
     outage_ms: Option<Amount>,
     opens_in_ms: Option<Amount>,
     probes_out: usize,
-    /// In its window.
+    /// In its window; of a flow's `null` tenant: those of all tenants together.
     calls: u64,
     failures: u64,
     /// `null`: it is off.

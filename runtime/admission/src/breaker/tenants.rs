@@ -7,13 +7,15 @@
 //!    a window: there are never more of them than tenants.
 //! 4. Good answers before the first failure are counted for all tenants together, and taken for its own then, so that a handful of
 //!    failures at once shuts out nobody who is answered well. They are forgotten like its own: an opening comes a window late at the most.
+//! 5. A flow that fails for many who call it seldom is noticed, too: while the calls of all tenants together fare so that they would open
+//!    a breaker, the first failure opens that of its tenant.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Breaker, BreakerLimits, BreakerState, BreakerStatus, Moved, Outage, Pass, Said, Shut};
+use super::{Breaker, BreakerLimits, BreakerState, BreakerStatus, Moved, Outage, Pass, Said, Shut, is_ill};
 use crate::window::{Counts, Window};
 
 /// The breakers of a flow by tenant. Limits and time are passed in.
@@ -21,8 +23,8 @@ use crate::window::{Counts, Window};
 pub struct TenantBreakers {
     /// How many there are; changed under the lock.
     count: AtomicUsize,
-    /// Good answers, whoever got them.
-    good: Window,
+    /// What all tenants' calls said, but for what is of the time before an outage ended.
+    together: Window,
     by_tenant: Mutex<HashMap<Arc<str>, Arc<Breaker>>>,
 }
 
@@ -39,21 +41,28 @@ impl TenantBreakers {
 
     /// What a call of this tenant said. Answers how its breaker stands now, if that opened or closed it.
     pub fn told(&self, tenant: &Arc<str>, pass: Pass, said: Said, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
-        let breaker = match said {
-            Said::Well => {
-                self.good.add(Counts::WELL, limits.window, now);
-                self.of(tenant)?
-            }
-            Said::Ill => self.of(tenant).unwrap_or_else(|| self.first_failure(tenant)),
-            Said::Nothing => self.of(tenant)?,
+        match said {
+            Said::Well => self.together.add(Counts::WELL, limits.window, now),
+            Said::Ill => self.together.add(Counts::ILL, limits.window, now),
+            Said::Nothing => 0,
         };
-        breaker.told(pass, said, limits, now)
+        let breaker = match self.of(tenant) {
+            None if said == Said::Ill => self.first_failure(tenant),
+            known => known?,
+        };
+        let all_ill = said == Said::Ill && is_ill(self.together.sum(limits.window, now), limits);
+        let min_calls = if all_ill { 1 } else { limits.min_calls };
+        let moved = breaker.told(pass, said, &BreakerLimits { min_calls, ..*limits }, now);
+        if moved.is_some_and(|moved| moved.to == BreakerState::Closed) {
+            self.together.clear();
+        }
+        moved
     }
 
-    /// How it is for every tenant that has no breaker.
+    /// How it is for every tenant that has no breaker. Counted are the calls of all.
     pub fn others(&self, limits: &BreakerLimits, now: Duration) -> BreakerStatus {
-        let calls = self.good.sum(limits.window, now).all();
-        BreakerStatus { state: BreakerState::Closed, outage: None, probes: 0, calls, failures: 0 }
+        let together = self.together.sum(limits.window, now);
+        BreakerStatus { state: BreakerState::Closed, outage: None, probes: 0, calls: together.all(), failures: together.ill }
     }
 
     /// Every tenant's that has one, by name.
@@ -68,7 +77,7 @@ impl TenantBreakers {
 
     /// Opens a tenant's that was open before a restart, unless the flow has been answered well since.
     pub fn restore(&self, tenant: &Arc<str>, outage: Outage, limits: &BreakerLimits, now: Duration) {
-        if self.good.sum(limits.window, now).well == 0 {
+        if self.together.sum(limits.window, now).well == 0 {
             self.of(tenant).unwrap_or_else(|| self.first_failure(tenant)).restore(outage, limits, now);
         }
     }
@@ -90,7 +99,7 @@ impl TenantBreakers {
 
     fn first_failure(&self, tenant: &Arc<str>) -> Arc<Breaker> {
         let mut by_tenant = self.lock();
-        let answered_well = || Arc::new(Breaker { window: self.good.clone(), ..Breaker::default() });
+        let answered_well = || Arc::new(Breaker { window: self.together.well(), ..Breaker::default() });
         let breaker = by_tenant.entry(tenant.clone()).or_insert_with(answered_well).clone();
         self.count.store(by_tenant.len(), Ordering::Release);
         breaker

@@ -13,6 +13,8 @@ use crate::Live;
 
 /// Of more breakers that are open at once the oldest are kept: what is not kept begins closed, and a few calls find out.
 const MOST_KEPT: usize = 256;
+/// What a clock that is read twice may differ by.
+const MOMENT_MS: u64 = 100;
 
 /// A breaker that was not closed, on the wall's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,13 @@ impl KeptBreaker {
     pub fn name(&self) -> String {
         let parts = [Some(&self.database), self.flow.as_ref(), self.tenant.as_ref()];
         parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
+    }
+
+    /// Whether another of the same breaker would restore it the same, to a moment: it need not be written again.
+    pub fn is_as(&self, other: &KeptBreaker) -> bool {
+        let over = |until: u64| until.saturating_sub(MOMENT_MS) <= wall_ms();
+        let same_until = self.until_ms.abs_diff(other.until_ms) <= MOMENT_MS || over(self.until_ms) && over(other.until_ms);
+        self.since_ms.abs_diff(other.since_ms) <= MOMENT_MS && same_until
     }
 }
 

@@ -352,6 +352,30 @@ async fn an_outage_is_kept_across_a_restart_and_a_mended_flow_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_very_many_open_breakers_the_oldest_are_kept() {
+    let pool = Some("{ max = 8, line = 100 }\nbreaker = { min_calls = 1, cool_down = \"30s\" }");
+    let more = (0..300).map(|number| format!("[tenant.many-{number:03}]\nkeys = [\"key-of-{number:03}\"]\n")).collect();
+    let world = World::with(&Settings { pool, more, ..Settings::default() }, &[QUICK]);
+    world.fail_all(Some(Failure::Ended));
+    for number in 0..300 {
+        let call = world.call_as(&format!("many-{number:03}"), "quick", "{}");
+        assert!(refusal(world.engine.run(call).await).code != Code::BreakerOpen, "nobody is shut out by another's failure");
+    }
+    world.fail_all(None);
+    assert_eq!(world.rows("quick", "{}").await.len(), 1, "nor who never failed");
+    let kept = world.engine.kept_breakers();
+    assert_eq!((kept.len(), kept[0].tenant.as_deref()), (256, Some("many-000")));
+    assert!(kept.iter().zip(&world.engine.kept_breakers()).all(|(kept, again)| kept.is_as(again)), "time alone changes nothing of it");
+    let later = KeptBreaker { until_ms: kept[0].until_ms + 1_000, ..kept[0].clone() };
+    assert!(!kept[0].is_as(&later));
+    let metrics = {
+        world.engine.publish_seats();
+        world.faults.metrics()
+    };
+    assert!(metrics.contains("spillgate_breaker_shut_out_tenants{database=\"main\",flow=\"quick\"} 300"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_breaker_that_is_off_lets_everything_pass() {
     let off = Settings { pool: Some("{ max = 8 }\nbreaker = \"off\""), ..Settings::default() };
     let world = World::with(&off, &[QUICK]);

@@ -118,6 +118,23 @@ fn who_was_answered_well_is_not_shut_out_by_a_handful_of_failures() {
 }
 
 #[test]
+fn a_flow_that_fails_for_many_who_call_it_seldom_is_left_alone_by_each_after_one_failure() {
+    let breakers = TenantBreakers::default();
+    let seldom = |number: usize, said| call(&breakers, &format!("tenant-{number}"), said, at(0));
+    for number in 1..20 {
+        assert_eq!(seldom(number, Said::Ill), None, "number {number}");
+    }
+    for number in 20..60 {
+        assert_eq!(seldom(number, Said::Ill), Some(BreakerState::Open), "number {number}");
+    }
+    assert_eq!(seldom(1, Said::Ill), Some(BreakerState::Open), "and by the first ones after the next");
+    assert_eq!(breakers.refuses("never-failed", &LIMITS, at(0)), None);
+    // The first good answer ends the time that was counted: it takes as many failures again.
+    assert_eq!(call(&breakers, "tenant-30", Said::Well, at(1_000)), Some(BreakerState::Closed));
+    assert_eq!(call(&breakers, "tenant-30", Said::Ill, at(1_100)), None);
+}
+
+#[test]
 fn an_outage_outlives_a_restart_for_its_tenant_alone() {
     let outage = Outage { lasted: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
     let breakers = TenantBreakers::default();
