@@ -63,7 +63,10 @@ impl Look {
         })?;
         let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
         let opened = files.iter().map(|(number, (file, _))| (*number, file.clone())).collect();
-        let strays = strays(&opened, if head.disk_limit == 0 { u64::MAX } else { head.disk_limit }, &head, &catalog);
+        // Of a head that was lost nobody knows the limit: twice what is there, for what is missing.
+        let is_known = (1..u64::MAX).contains(&head.disk_limit);
+        let limit = if is_known { head.disk_limit } else { head.file_bytes.saturating_mul(2 * files.len() as u64 + 2) };
+        let strays = strays(&opened, limit, &head, &catalog);
         files.retain(|number, _| !strays.contains(number));
         remarks.extend(left_alone(&strays));
         let missing = missing_numbers(&files.keys().copied().collect(), &head, &catalog);

@@ -55,6 +55,8 @@ struct OpenFile {
 pub(crate) struct Files {
     disk: Arc<dyn Disk>,
     head: StoreHead,
+    /// `None`: it could not be made.
+    head_file: Option<Arc<dyn DiskFile>>,
     per_file: u32,
     disk_limit: u64,
     open: RwLock<BTreeMap<u32, OpenFile>>,
@@ -97,11 +99,13 @@ impl Files {
         }
         let head = head(disk.as_ref(), disk_limit, names.iter().any(|name| name == HEAD_NAME), &opened, &mut report)?;
         let per_file = u32::try_from(head.file_bytes / EXTENT).unwrap_or(u32::MAX);
-        let catalog = disk.open(HEAD_NAME).map(|file| Catalog::read(file, head.store)).unwrap_or_default();
+        let head_file = disk.open(HEAD_NAME).ok();
+        let catalog = head_file.as_ref().map(|file| Catalog::read(file.clone(), head.store)).unwrap_or_default();
         let (cut, catalog) = (BTreeMap::new(), RwLock::new(catalog));
         let mut files = Files {
             disk,
             head,
+            head_file,
             per_file,
             disk_limit,
             open: RwLock::default(),
@@ -222,7 +226,7 @@ impl Files {
     pub(crate) fn note_opened(&self, opened: &[(Position, CatalogEntry)]) {
         let entries = opened.iter().map(|(position, entry)| (*position, Some(*entry))).collect();
         // Where it fails the catalog is a moment behind, as after a power cut.
-        let _ = self.disk.open(HEAD_NAME).and_then(|file| write_entries(file.as_ref(), &entries));
+        let _ = self.head_file.as_ref().map(|file| write_entries(file.as_ref(), &entries));
     }
 
     fn missing_numbers(&self, opened: &Opened) -> Vec<u32> {

@@ -70,6 +70,9 @@ fn a_stray_file_is_named_left_as_it_is_and_makes_nothing_suspect() {
             let what = format!("{name}, {form}");
             let disk = disk.copy(1);
             disk.put(name, bytes.clone());
+            let headless = disk.copy(1);
+            headless.lose("head");
+            assert!(inspect(&headless).expect("it is a store").missing_files.is_empty(), "{what}, without a head");
             assert_eq!(faults(&disk), Vec::<String>::new(), "{what}");
             assert!(inspect(&disk).expect("it is a store").missing_files.is_empty(), "{what}");
             let rig = open(disk, &clock);
