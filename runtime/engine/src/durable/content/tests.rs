@@ -135,11 +135,7 @@ fn promise_8_items_of_every_form_there_ever_was_are_read_as_they_were_meant() {
         sampled: true,
     };
     let meant = |key: Option<&str>, stand_in| Content { key: key.map(Arc::from), stand_in, trace: Some(trace), ..content() };
-    let forms = [
-        (FORM_1, meant(None, None)),
-        (FORM_2, meant(None, Some(u128::MAX - 7))),
-        (FORM_2_WITH_KEY, meant(Some("k"), None)),
-    ];
+    let forms = [(FORM_1, meant(None, None)), (FORM_2, meant(None, Some(u128::MAX - 7))), (FORM_2_WITH_KEY, meant(Some("k"), None))];
     for (text, meant) in forms {
         let read = Content::decode(&frozen(text)).expect("an item");
         assert_eq!(shown(&read), shown(&meant), "{}", text.lines().next().unwrap_or_default());
