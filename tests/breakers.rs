@@ -69,20 +69,20 @@ fn a_breaker_opens_outlives_a_crash_and_closes_when_the_database_is_back() {
 }
 
 /// A statement that works as long as its caller wants it to.
-const WORK: &str = "name = \"work\"
+const COUNT: &str = "name = \"count\"
 about = \"As much work as is asked for.\"
-http = \"GET /work\"
+http = \"GET /count\"
 effect = \"read\"
 deadline = \"1s\"
 [input.n]
 type = \"integer\"
 [[step]]
-name = \"work\"
+name = \"count\"
 database = \"main\"
 sql = \"WITH RECURSIVE N(X) AS (SELECT 1 UNION ALL SELECT X + 1 FROM N WHERE X < :n) SELECT count(*) AS DONE FROM N\"
 ";
 
-const ENDLESS: &str = "/api/work?n=4000000000";
+const ENDLESS: &str = "/api/count?n=4000000000";
 
 /// Callers that go on until it is dropped.
 struct Until<'a>(&'a AtomicBool);
@@ -114,11 +114,11 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
         format!("[admin.operator]\nkeys = [\"{OPERATOR}\"]\n"),
     ];
     let options =
-        Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &sections.concat(), flows: &[("work.toml", WORK)], environment: &[] };
+        Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &sections.concat(), flows: &[("count.toml", COUNT)], environment: &[] };
     let mut server = Server::start(&options);
     let database = rusqlite::Connection::open(server.folder.join("main.db")).expect("a database");
     database.execute_batch("CREATE TABLE NOTE (X INTEGER)").expect("a file");
-    let quick = |server: &Server| server.get(&key("quick"), "/api/work?n=10");
+    let quick = |server: &Server| server.get(&key("quick"), "/api/count?n=10");
     let (address, over) = (server.flows.clone(), AtomicBool::new(false));
     thread::scope(|scope| {
         let _until = Until(&over);
@@ -146,19 +146,19 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
         assert_eq!((&said["scope"], &said["retryable"]), (&"flow".into(), &true.into()), "{said}");
         assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("your calls")), "{said}");
         assert!(is_shut_out(&server, "endless") && !is_shut_out(&server, "quick"), "{:?}", rows_of_tenants(&server));
-        let explained = |tenant: &str| server.admin_get(OPERATOR, &format!("/admin/v1/tenants/{tenant}/explain?flow=work")).body;
+        let explained = |tenant: &str| server.admin_get(OPERATOR, &format!("/admin/v1/tenants/{tenant}/explain?flow=count")).body;
         assert!(explained("endless").contains("\"flow.breaker\""), "{}", explained("endless"));
         assert!(!explained("quick").contains("\"flow.breaker\""), "{}", explained("quick"));
         let metrics = server.admin_get(OPERATOR, "/metrics").body;
-        assert!(metrics.contains("spillgate_breaker_shut_out_tenants{database=\"main\",flow=\"work\"} 1"), "{metrics}");
+        assert!(metrics.contains("spillgate_breaker_shut_out_tenants{database=\"main\",flow=\"count\"} 1"), "{metrics}");
     });
 
-    server.wait_for("it to be kept", |server| is_kept(&server.folder, "main/work/endless").then_some(()));
+    server.wait_for("it to be kept", |server| is_kept(&server.folder, "main/count/endless").then_some(()));
     server.kill();
     server.start_again();
     server.wait_for("it to be read", |server| is_shut_out(server, "endless").then_some(()));
     assert_eq!(quick(&server).status, 200, "after a crash, too");
     // What it asks for now has an end.
-    server.wait_for("a good answer", |server| (server.get(&key("endless"), "/api/work?n=10").status == 200).then_some(()));
+    server.wait_for("a good answer", |server| (server.get(&key("endless"), "/api/count?n=10").status == 200).then_some(()));
     assert!(!is_shut_out(&server, "endless"), "{:?}", rows_of_tenants(&server));
 }
