@@ -73,23 +73,26 @@ async fn c9_pools_and_what_tenants_have_taken_outlive_a_reload() {
 
 #[tokio::test]
 async fn c9_what_concerns_no_session_changes_while_they_are_open_and_calls_wait() {
-    let pool = |pool| Settings { pool: Some(pool), ..Settings::default() };
-    let world = World::with(&pool("{ max = 1, line = 1 }"), &[QUICK]);
-    world.faults.reads_wait.store(1, Ordering::SeqCst);
+    let all = || "[tenant.one.database.main]\nseats = { limit = 2 }\n".to_owned();
+    let pool = |pool| Settings { pool: Some(pool), more: all(), ..Settings::default() };
+    let world = World::with(&pool("{ max = 2, line = 1, fast_only = 1 }"), &[QUICK]);
+    world.faults.reads_wait.store(2, Ordering::SeqCst);
     let holder = world.spawn("slow");
     until("the seat is taken", || world.faults.reads() == 1).await;
     let mut calls = vec![holder, world.spawn("slow")];
-    until("the line is full", || world.seats().waiting == 1).await;
+    until("the other seat is kept, and the line full", || world.seats().waiting == 1).await;
     assert_eq!(world.refusal("slow", "{}").await.code, Code::Overloaded);
-    let other = pool("{ max = 1, line = 2, shed = \"off\", idle = \"1h\" }\nbreaker = \"off\"");
+    let other = pool("{ max = 2, line = 2, fast_only = 0, shed = \"off\", idle = \"1h\" }\nbreaker = \"off\"");
     world.reload(&other, &[QUICK]).expect("applied");
-    calls.push(world.spawn("slow"));
-    until("another one may wait", || world.seats().waiting == 2).await;
+    until("who waited has the other seat", || world.faults.reads() == 2).await;
+    calls.extend([world.spawn("slow"), world.spawn("slow")]);
+    until("two may wait", || world.seats().waiting == 2).await;
+    world.faults.reads_go.notify_one();
     world.faults.reads_go.notify_one();
     for call in calls {
         assert_eq!(plan_of(patiently("a call", call).await.expect("no panic")).await, "new");
     }
-    assert_eq!((world.faults.connects.load(Ordering::SeqCst), world.seats().idle), (1, 1));
+    assert_eq!((world.faults.connects.load(Ordering::SeqCst), world.seats().idle), (2, 2));
 }
 
 #[tokio::test]
