@@ -104,6 +104,31 @@ fn two_agents_that_call_each_other_in_a_ring_end_by_depth_or_by_calls() {
 }
 
 #[test]
+fn a_flow_that_calls_itself_by_http_ends_by_the_depth_of_its_run() {
+    let ledger = Ledger::new();
+    let server = serve(&ledger, "", "", &[("say.toml", SAY)]);
+    // Where it listens is known once it does: the ring is closed by a reload.
+    let hosts = format!("[server]\nhttp_hosts = [\"{}\"]\n", server.flows);
+    let file = std::fs::read_to_string(server.folder.join("server.toml")).expect("the file it was started with");
+    server.write("server.toml", &file.replacen("[server]\n", &hosts, 1));
+    let step = format!(
+        "[[step]]\nname = \"next\"\nhttp = {{ method = \"GET\", url = \"http://{}/api/ring\", headers = {{ Authorization = \"Bearer {KEY}\" }}, timeout = \"5s\", max_bytes = \"8KiB\" }}\n",
+        server.flows
+    );
+    let head = "name = \"ring\"\nabout = \"Asks itself.\"\nhttp = \"GET /ring\"\neffect = \"read\"\ndeadline = \"10s\"\n";
+    server.write("flows/ring.toml", &format!("{head}{step}[[step]]\nname = \"answer\"\nmap = \"{{'inner': steps.next.value.body}}\"\n"));
+    let reloaded = Request::new("POST", "/admin/v1/reload").key(OPERATOR).send(&server.admin);
+    assert_eq!(reloaded.status, 200, "{reloaded:?}");
+    let reply = call("GET", "/api/ring", "ring").send(&server.flows);
+    let (mut answer, mut calls) = (reply.json(), 0);
+    while !answer["inner"].is_null() {
+        (answer, calls) = (answer["inner"].clone(), calls + 1);
+    }
+    assert_eq!((calls, &answer["code"], &answer["policy"]["name"]), (5, &"run_exhausted".into(), &"run.depth".into()), "{reply:?}");
+    assert_eq!(server.get(KEY, "/api/say/x").status, 200, "nothing goes on turning");
+}
+
+#[test]
 fn e1_each_rule_counts_a_call_once_and_refused_or_dropped_calls_give_back_what_they_took() {
     let ledger = Ledger::new();
     // A class and a tenant that both have a rate: one rule is in force, and a call counts once.
