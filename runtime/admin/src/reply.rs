@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use spillgate_model::{Code, Refusal, problem};
@@ -33,6 +33,9 @@ pub(crate) fn json(page: &impl Serialize) -> Response {
 pub(crate) fn refusal(refusal: &Refusal, request_id: &str) -> Response {
     let mut response = text(problem::MEDIA_TYPE, problem::body(refusal, refusal.retry_after_ms(), request_id));
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(milliseconds) = refusal.retry_after_ms() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(milliseconds.div_ceil(1_000)));
+    }
     if refusal.code == Code::Unauthenticated {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -100,7 +100,7 @@ struct QueuePage<'a> {
     name: &'a str,
     /// `null` where the plan has no such queue: the engine's own, or one that was taken out of the files and is not yet empty.
     settings: Option<QueueSettings>,
-    totals: Totals,
+    totals: Numbers,
     lanes: Vec<LanePage<'a>>,
     lanes_left_out: usize,
 }
@@ -123,8 +123,9 @@ pub(crate) struct QueueSettings {
     from: String,
 }
 
-#[derive(Default, Serialize)]
-struct Totals {
+/// Of one lane, or of several together.
+#[derive(Serialize)]
+struct Numbers {
     waiting: u64,
     set_aside: u64,
     running: u64,
@@ -141,13 +142,8 @@ pub(crate) struct LanePage<'a> {
     tenant: &'a str,
     /// The first half of its job ids, in hexadecimal.
     number: String,
-    waiting: u64,
-    set_aside: u64,
-    running: u64,
-    dead: u64,
-    bytes: u64,
-    disk_bytes: u64,
-    oldest_item_age_ms: Option<u64>,
+    #[serde(flatten)]
+    numbers: Numbers,
     paused: bool,
     head: Head,
     appended: u64,
@@ -173,7 +169,7 @@ impl<'a> Queues<'a> {
         let queues = by_queue.into_iter().map(|(name, lanes)| QueuePage {
             name,
             settings: settings(name),
-            totals: Totals::of(&lanes),
+            totals: Numbers::of(&lanes),
             lanes_left_out: lanes.len().saturating_sub(LANES_SHOWN),
             lanes: lanes.into_iter().take(LANES_SHOWN).map(LanePage::of).collect(),
         });
@@ -251,10 +247,10 @@ impl QueueSettings {
     }
 }
 
-impl Totals {
+impl Numbers {
     fn of(lanes: &[&Lane]) -> Self {
         let sum = |read: fn(&LaneStatus) -> u64| lanes.iter().map(|lane| read(&lane.status)).sum();
-        Totals {
+        Numbers {
             waiting: sum(|lane| lane.waiting),
             set_aside: sum(|lane| lane.set_aside),
             running: sum(|lane| lane.running),
@@ -272,18 +268,13 @@ fn whole_milliseconds(time: Duration) -> u64 {
 
 impl<'a> LanePage<'a> {
     pub(crate) fn of(lane: &'a Lane) -> Self {
+        let numbers = Numbers::of(&[lane]);
         let Lane { status: lane, head } = lane;
         LanePage {
             queue: &lane.name.queue,
             tenant: &lane.name.tenant,
             number: format!("{:x}", lane.number),
-            waiting: lane.waiting,
-            set_aside: lane.set_aside,
-            running: lane.running,
-            dead: lane.dead,
-            bytes: lane.bytes,
-            disk_bytes: lane.disk,
-            oldest_item_age_ms: lane.oldest_age.map(whole_milliseconds),
+            numbers,
             paused: lane.paused,
             head: Head { waits_for: head.0, since_ms: milliseconds(head.1) },
             appended: lane.appended,

@@ -138,6 +138,7 @@ async fn what_no_file_could_say_is_refused_in_its_words_and_changes_nothing() {
     face.server.still_reads.store(true, Ordering::Relaxed);
     let early = face.change("PUT", "*", &json!({ "in_flight": 2 })).await;
     assert_eq!((early.status, early.code().as_str(), face.in_flight().0), (503, "recovering", 8), "what was set before comes first");
+    assert!(early.head.contains("retry-after: 1\r\n"), "{}", early.head);
 }
 
 #[tokio::test]
