@@ -57,6 +57,8 @@ fn pile_up(rig: &Rig) {
     let beside = (from, Instant::now());
     let office = office.end();
     let recorded = records(&server);
+    // What its agents still wait for is of no interest.
+    drop(server);
     let agents = agents.end().ended_within(beside.0, beside.1);
     let during = |(from, to): (Instant, Instant)| -> Samples { office.due_within(from, to) };
     let (alone, beside) = (during(calm), during(beside));

@@ -66,6 +66,8 @@ fn promise_5_a_greedy_newcomer_among_a_hundred_tenants_gets_its_share_and_quiet_
         play(Duration::from_millis(500));
     }
     let after = served(&server);
+    // What the crowds still wait for is of no interest.
+    drop(server);
     let (greedy, crowd) = (greedy.end(), crowd.end());
     let share = |tenant: &String| after.get(tenant).unwrap_or(&0) - before.get(tenant).unwrap_or(&0);
     let shares: Vec<usize> = residents.iter().map(share).collect();
