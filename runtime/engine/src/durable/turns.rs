@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Lanes that have something are served by the weights of their tenants, those of equal weight in turn, in name order. One that had
 //!    nothing for a while gains nothing by that.
-//! 2. A lane that is not alone in its queue never has all workers; while others have something it has its share of them at the most.
+//! 2. A lane that is not alone in its queue never has all workers, whatever its weight; while others have something it has its share of
+//!    them by weight at the most.
 //! 3. A lane that is held back has none, and costs the others nothing.
 //! 4. Lanes that are tried again after a pause have half of the workers at the most, together: however many lanes one sick database holds
 //!    back, the others go on.
@@ -65,7 +66,9 @@ pub(super) enum After {
 }
 
 /// What a turn costs a lane of weight 1: whole numbers for each weight there may be.
-const TURN: u64 = 1 << 32;
+const TURN: u64 = 1 << 20;
+/// The clock of a queue's turns is never at its end: 10,000 a second for fifty years.
+const _: () = assert!(u64::MAX / TURN > 10_000 * 50 * 365 * 24 * 3_600);
 /// The first pause of a lane that is held back, and the longest of our own.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -136,16 +139,10 @@ impl Turns {
         for lane in self.lanes.values_mut() {
             lane.wake(now);
         }
-        let busy = |held: bool| {
-            let busy = self.lanes.values().filter(|lane| lane.held.is_some() == held && (lane.at_work > 0 || lane.is_ready()));
-            busy.count()
-        };
         let may_be_tried = (workers / 2).max(1);
-        let busy = busy(false) + busy(true).min(may_be_tried);
-        let alone = self.lanes.len() <= 1;
-        let share = if alone { workers } else { workers.div_ceil(busy.max(1)).min(workers - 1).max(1) };
+        let shares = self.shares(workers, may_be_tried);
         let trying: usize = self.lanes.values().filter(|lane| lane.held.is_some()).map(|lane| lane.at_work).sum();
-        let may = |lane: &Lane| lane.is_ready() && lane.at_work < share && (lane.held.is_none() || trying < may_be_tried);
+        let may = |lane: &Lane| lane.is_ready() && lane.at_work < shares.of(lane) && (lane.held.is_none() || trying < may_be_tried);
         // Of those that are due at the same time, the next in name order.
         let is_before = |tenant: &Arc<str>| self.last.as_ref().is_some_and(|last| tenant <= last);
         let candidates = self.lanes.iter().filter(|(_, lane)| may(lane));
@@ -154,11 +151,25 @@ impl Turns {
         if let Some(lane) = self.lanes.get_mut(&tenant) {
             lane.at_work += 1;
             lane.waiting = lane.waiting.saturating_sub(1);
-            lane.due = due.saturating_add(TURN / u64::from(lane.weight.max(1)));
+            lane.due = due.saturating_add(TURN / lane.weight());
         }
         self.clock = due;
         self.last = Some(tenant.clone());
         Some(Turn { tenant, round: self.round })
+    }
+
+    /// What each lane may have, of the lanes that have something.
+    fn shares(&self, workers: usize, may_be_tried: usize) -> Shares {
+        let has_something = |lane: &&Lane| lane.at_work > 0 || lane.is_ready();
+        let (held, free): (Vec<_>, Vec<_>) = self.lanes.values().filter(has_something).partition(|lane| lane.held.is_some());
+        let (can_begin, at_work): (Vec<_>, Vec<_>) = free.into_iter().partition(|lane| lane.waiting > 0);
+        let begin_no_more = at_work.into_iter().chain(held.into_iter().take(may_be_tried));
+        Shares {
+            workers,
+            alone: self.lanes.len() <= 1,
+            weights: can_begin.into_iter().map(Lane::weight).sum(),
+            others: begin_no_more.map(Lane::weight).collect(),
+        }
     }
 
     /// A turn is over.
@@ -226,7 +237,34 @@ impl Turns {
     }
 }
 
+/// How many workers a lane may have, beside the others that have something.
+struct Shares {
+    workers: usize,
+    /// There is one lane only.
+    alone: bool,
+    /// Of lanes that can begin more than they have at work, together.
+    weights: u64,
+    /// Of each lane that cannot: it counts as much as the one it is compared with at the most, for it leaves what its weight is worth.
+    others: Vec<u64>,
+}
+
+impl Shares {
+    fn of(&self, lane: &Lane) -> usize {
+        // What has nothing at work may begin in any case.
+        if self.alone || lane.at_work == 0 {
+            return self.workers;
+        }
+        let own = lane.weight();
+        let others: u64 = self.others.iter().map(|other| own.min(*other)).sum();
+        let share = (self.workers as u64 * own).div_ceil((self.weights + others).max(1));
+        usize::try_from(share).unwrap_or(self.workers).min(self.workers - 1).max(1)
+    }
+}
+
 impl Lane {
+    fn weight(&self) -> u64 {
+        self.weight.max(1).into()
+    }
     fn is_ready(&self) -> bool {
         self.waiting > 0 && self.held.as_ref().is_none_or(|held| held.until.is_none() && self.at_work == 0)
     }

@@ -63,6 +63,69 @@ fn promise_5_lanes_have_turns_by_the_weights_of_their_tenants() {
     assert!((9..=11).contains(&of(&then, "new")), "{then:?}");
 }
 
+/// Who served how many of `count` turns, all lanes full and all workers at work, where the one that began first ends next.
+fn served_by_full_workers(workers: usize, lanes: &[(&str, u32)], count: usize) -> Vec<usize> {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.tell(lanes.iter().map(|(tenant, weight)| (Arc::from(*tenant), 1_000_000, *weight)));
+    let (mut running, mut served) = (std::collections::VecDeque::new(), vec![0; lanes.len()]);
+    for _ in 0..count {
+        while running.len() < workers {
+            running.push_back(turns.next(workers, now).expect("no worker is idle where lanes are full"));
+        }
+        let turn = running.pop_front().expect("all are at work");
+        let of = lanes.iter().position(|(tenant, _)| *turn.tenant == **tenant).expect("it was told");
+        served[of] += 1;
+        turns.ended(&turn, After::Served, now);
+    }
+    served
+}
+
+#[test]
+fn promise_5_weights_hold_while_every_worker_is_at_work() {
+    for (workers, lanes, wanted) in [
+        (1, &[("heavy", 3), ("light", 1)][..], &[2_250, 750][..]),
+        (4, &[("heavy", 3), ("light", 1)], &[2_250, 750]),
+        (4, &[("one", 5), ("two", 5)], &[1_500, 1_500]),
+        (12, &[("heavy", 3), ("light", 1), ("twice", 2)], &[1_500, 500, 1_000]),
+        (16, &[("heavy", 10), ("light", 1)], &[2_727, 273]),
+        // A lane never has all workers, so no weight is worth more than all but one.
+        (4, &[("heavy", 1_000), ("light", 1)], &[2_250, 750]),
+        (2, &[("heavy", 3), ("light", 1)], &[1_500, 1_500]),
+    ] {
+        let served = served_by_full_workers(workers, lanes, 3_000);
+        let near = served.iter().zip(wanted).all(|(served, wanted)| served.abs_diff(*wanted) <= 15);
+        assert!(near, "{workers} workers, {lanes:?}: {served:?}, not {wanted:?}");
+    }
+}
+
+#[test]
+fn promise_5_a_heavy_lane_with_little_to_do_takes_no_workers_from_a_light_one() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let lanes = |heavy: u64| [("heavy", heavy, 1_000), ("light", 100, 1)].map(|(tenant, waiting, weight)| (Arc::from(tenant), waiting, weight));
+    turns.tell(lanes(1));
+    let running = given(&mut turns, 8, now);
+    assert_eq!(names(&running).iter().filter(|name| **name == "light").count(), 4, "half, as if they weighed the same: {running:?}");
+    // Held back, it counts no more than that either.
+    let heavy = running.iter().find(|turn| &*turn.tenant == "heavy").expect("it had a turn");
+    turns.ended(heavy, After::Held { by: HeldBy::Database, pause: SECOND }, now);
+    turns.tell(lanes(9));
+    assert_eq!(names(&given(&mut turns, 8, now)), ["light"; 3], "all but one while it is in its pause");
+}
+
+#[test]
+fn promise_5_weights_hold_after_years_of_turns() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.clock = TURN.saturating_mul(1 << 40);
+    turns.tell([("heavy", 3), ("light", 1)].map(|(tenant, weight)| (Arc::from(tenant), 1_000, weight)));
+    let mut heavy = 0;
+    for _ in 0..400 {
+        let turn = turns.next(1, now).expect("there is work");
+        heavy += usize::from(&*turn.tenant == "heavy");
+        turns.ended(&turn, After::Served, now);
+    }
+    assert!((298..=302).contains(&heavy), "{heavy}");
+}
+
 #[test]
 fn promise_5_a_lane_that_hangs_leaves_workers_to_the_others() {
     let (mut turns, now) = (turns(&[("sick", 100), ("well", 0)]), Instant::now());
