@@ -98,7 +98,7 @@ async fn b12_connects_that_overlap_give_each_caller_a_session_of_its_own() {
             let database = database.clone();
             tokio::spawn(async move {
                 let mut session = database.connect(Access::ReadOnly).await.expect("a session");
-                let own = statement(&format!("VALUES {number}"));
+                let own = statement(format!("VALUES {number}"));
                 for _each in 0..10 {
                     let rows = session.read(&own, &[], WIDE).await.expect("read");
                     assert_eq!(value(&rows, 0, 0), Value::Integer(i64::try_from(number).expect("small")), "nobody else's answer");
