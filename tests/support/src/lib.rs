@@ -16,5 +16,6 @@ pub mod rig;
 pub mod server;
 pub mod shim;
 pub mod storm;
+pub mod stub;
 pub mod turnstile;
 pub mod volume;
