@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use spillgate_admission::{Entering, Permit, RunLimits, TenantLimits};
 use spillgate_connector::{Access, Database, DatabaseError, Ended, Failure, ReadLimits, Session, Statement, Written};
-use spillgate_engine::{Call, Engine, Live, Outcome, PageRequest};
+use spillgate_engine::{Call, Engine, Live, Outcome};
 use spillgate_model::{Column, Flowfile, Rows, RowsBuilder, Type, Value, Work};
 use spillgate_telemetry::{Telemetry, TelemetryOptions};
 use spillgate_test_support::rig::flow;
@@ -131,26 +131,9 @@ impl Idle {
     /// What the engine does behind it.
     async fn call(&self) -> Result<()> {
         let tenant = self.live.tenants[0].plan.name.clone();
-        let call = Call {
-            live: self.live.clone(),
-            flow: 0,
-            tenant: 0,
-            flowfile: Flowfile {
-                id: self.id.clone(),
-                tenant,
-                run: Some(self.run.clone()),
-                input: self.input.clone(),
-                deadline: deadline(),
-            },
-            page: PageRequest::default(),
-            permit: None,
-            stubs: None,
-            room: None,
-            key: None,
-            wait: None,
-            depth: 1,
-            trace: None,
-        };
+        let (id, run, input) = (self.id.clone(), Some(self.run.clone()), self.input.clone());
+        let flowfile = Flowfile { id, tenant, run, input, deadline: deadline() };
+        let call = Call { depth: 1, ..Call::new(self.live.clone(), 0, 0, flowfile) };
         match self.engine.run_measured(call).await {
             (Outcome::Rows { .. }, Duration::ZERO) => Ok(()),
             other => bail!("an idle engine answers {other:?}"),
