@@ -28,8 +28,12 @@ fn limit(server: &Server, name: &str) -> (Value, String) {
 }
 
 fn explain(server: &Server, key: Option<&str>) -> (bool, String, String) {
+    explain_of(server, key, "agent", "hello")
+}
+
+fn explain_of(server: &Server, key: Option<&str>, tenant: &str, flow: &str) -> (bool, String, String) {
     let mut command = Command::new(BINARY);
-    command.args(["explain", "--tenant", "agent", "--flow", "hello", "--config"]).arg(server.folder.join("server.toml"));
+    command.args(["explain", "--tenant", tenant, "--flow", flow, "--config"]).arg(server.folder.join("server.toml"));
     command.args(["--url", &format!("http://{}", server.admin)]).env_remove("SPILLGATE_ADMIN_KEY");
     if let Some(key) = key {
         command.env("SPILLGATE_ADMIN_KEY", key);
@@ -125,4 +129,14 @@ fn explain_asks_the_server_that_runs_and_says_so() {
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("as the files say") && said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn explain_asks_for_names_as_they_are_written() {
+    let server_file = format!("{SERVER}[tenant.night_agent-2]\nkeys = [\"agent-key-2\"]\nin_flight = 5\n");
+    let flow = FLOW.replace("hello", "say_hello");
+    let server = Server::start(&Options { binary: BINARY, server: &server_file, flows: &[("say_hello.toml", &flow)], environment: &[] });
+    let (good, limits, said) = explain_of(&server, Some(OPERATOR), "night_agent-2", "say_hello");
+    let line = limits.lines().find(|line| line.starts_with("tenant.in_flight")).unwrap_or_default();
+    assert!(good && line.contains(" 5 ") && said.contains("in force on the server"), "{limits}{said}");
 }

@@ -1,7 +1,7 @@
 //! The admin face: its own listener, its own keys.
 //!
 //! Invariants
-//! 1. Every request passes the one ordered stack in [`stack`]: Host and Origin, key, body, route.
+//! 1. Every request passes the one ordered stack in [`stack`]: Host and Origin, key, path, body, route.
 //! 2. No page shows a secret: connection strings, keys, header values, tenants' attributes and statements are not in [`pages`].
 //! 3. A change is carried through though its caller hangs up, and the log and the audit say who asked, from where, what was
 //!    before and after, and how it ended.
@@ -16,6 +16,7 @@ mod metrics;
 mod once_each;
 mod operations;
 mod pages;
+mod query;
 mod queues;
 mod reply;
 mod serve;

@@ -24,7 +24,7 @@ use spillgate_model::{Code, Refusal};
 use crate::change::{self, Effect};
 use crate::pages::tenants::{self, ExplainedLine, ExplainedPage, Taken, Tenant, Tenants};
 use crate::stack::Asked;
-use crate::{State, once_each, queues, reply};
+use crate::{State, once_each, query, queues, reply};
 
 /// `GET /admin/v1/tenants`.
 pub(crate) async fn all(Shared(state): Shared<Arc<State>>) -> Response {
@@ -79,8 +79,9 @@ pub(crate) async fn explain(
 ) -> Response {
     let live = state.engine.live();
     let page = position(&live, &id).and_then(|index| {
-        let flow = query.as_deref().and_then(|query| query.strip_prefix("flow=")).filter(|flow| !flow.contains('&'));
-        let flow = flow.ok_or_else(|| Refusal::new(Code::Malformed, "This page takes `flow`, the name of a flow."))?;
+        let takes = "This page takes `flow`, the name of a flow.";
+        let [flow] = query::read(query.as_deref(), ["flow"], takes)?;
+        let flow = &*flow.ok_or_else(|| Refusal::new(Code::Malformed, takes))?;
         let lines = explain_for(&live.plan, &live.tenants[index].plan, flow).map_err(|error| no_explanation(&error))?;
         let shut = ExplainedLine::breakers(&state.engine.breakers(), &live.tenants[index].plan.name, flow);
         let limits = lines.into_iter().map(Into::into).chain(shut).collect();

@@ -4,6 +4,7 @@
 //! 1. A change is carried through by a task of its own, whoever still listens, and goes into the audit with how it ended.
 //! 2. Everything asked for is bounded: letters of a page, letters of a replay, the length of a note.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use spillgate_telemetry::{ResolvedBy, happened};
 use crate::change::{self, Effect};
 use crate::pages::{self, queues};
 use crate::stack::Asked;
-use crate::{State, reply};
+use crate::{State, query, reply};
 
 /// Letters on one page, unless fewer are asked for.
 const LETTERS: usize = 100;
@@ -61,9 +62,9 @@ pub(crate) async fn dead(
     asked: Extension<Asked>,
 ) -> Response {
     let letters = async {
-        let query = Query::read(query.as_deref())?;
-        let after = query.after.map(job_id).transpose()?;
-        let limit = query.limit.unwrap_or(LETTERS).clamp(1, MOST_LETTERS);
+        let span = Span::read(query.as_deref())?;
+        let after = span.after.map(|id| job_id(&id)).transpose()?;
+        let limit = span.limit.unwrap_or(LETTERS).clamp(1, MOST_LETTERS);
         let letters = store(&state)?.dead(&name.lane(), after, limit).await.map_err(refusal)?;
         Ok(queues::Dead::of(letters, limit))
     };
@@ -265,9 +266,9 @@ fn outcome_of(end: JobState, note: &str, request_id: &str) -> Vec<u8> {
 /// `GET /admin/v1/audit?after=NUMBER&limit=N`.
 pub(crate) async fn audit(Shared(state): Shared<Arc<State>>, RawQuery(query): RawQuery, asked: Extension<Asked>) -> Response {
     let entries = async {
-        let query = Query::read(query.as_deref())?;
-        let after = query.after.map_or(Ok(0), |number| number.parse().map_err(|_| malformed("`after` is the number of an entry.")))?;
-        let limit = query.limit.unwrap_or(ENTRIES).clamp(1, MOST_ENTRIES);
+        let span = Span::read(query.as_deref())?;
+        let after = span.after.map_or(Ok(0), |number| number.parse().map_err(|_| malformed("`after` is the number of an entry.")))?;
+        let limit = span.limit.unwrap_or(ENTRIES).clamp(1, MOST_ENTRIES);
         let unreadable = |why: String| Refusal::new(Code::Internal, format!("The audit cannot be read: {why}"));
         let entries = state.operations.audit(after, limit).await.map_err(unreadable)?;
         Ok(pages::audit::Audit::of(entries, limit))
@@ -291,24 +292,17 @@ impl Names {
     }
 }
 
-/// `after` and `limit`.
-#[derive(Default)]
-struct Query<'a> {
-    after: Option<&'a str>,
+/// Where a page begins, and how much of it is wanted.
+struct Span<'a> {
+    after: Option<Cow<'a, str>>,
     limit: Option<usize>,
 }
 
-impl<'a> Query<'a> {
+impl<'a> Span<'a> {
     fn read(query: Option<&'a str>) -> Result<Self, Refusal> {
-        let mut read = Query::default();
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("after", value)) => read.after = Some(value),
-                Some(("limit", value)) => read.limit = Some(value.parse().map_err(|_| malformed("`limit` is a whole number."))?),
-                _ => return Err(malformed("This page takes `after` and `limit`.")),
-            }
-        }
-        Ok(read)
+        let [after, limit] = query::read(query, ["after", "limit"], "This page takes `after` and `limit`.")?;
+        let limit = limit.map(|limit| limit.parse().map_err(|_| malformed("`limit` is a whole number."))).transpose()?;
+        Ok(Span { after, limit })
     }
 }
 

@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use http::HeaderValue;
 use http_body_util::{BodyExt as _, Limited};
 use spillgate_config::Fault;
+use spillgate_engine::query;
 use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal, problem};
 use spillgate_telemetry::happened;
@@ -94,6 +95,10 @@ async fn admit(state: &State, request: Request, id: &Arc<str>, remote: SocketAdd
     guard::our_own(request.uri(), request.headers(), &state.host_name)?;
     // Then who asks, by the keys of the plan that runs now.
     let admin = guard::who(request.headers(), &state.engine.live().plan.admins)?;
+    // Then the path, for every page: what is no text names nothing.
+    if !request.uri().path().split('/').all(|segment| query::decode_path(segment).is_some()) {
+        return Err(Refusal::new(Code::Malformed, "The path is not percent-encoded UTF-8."));
+    }
     // Then the body, whole, so that no handler can be made to wait for it or to hold more.
     let (mut parts, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES).collect().await.map_err(|error| {

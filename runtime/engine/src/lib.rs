@@ -22,6 +22,7 @@ pub mod intake;
 mod live;
 mod once;
 mod page;
+pub mod query;
 mod reload;
 pub mod reply;
 mod run;

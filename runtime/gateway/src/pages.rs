@@ -7,7 +7,7 @@ use http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Bytes;
-use spillgate_engine::Durable;
+use spillgate_engine::{Durable, query as query_string};
 use spillgate_model::{Code, Refusal};
 use spillgate_queue::Health;
 
@@ -84,7 +84,7 @@ fn readiness(gateway: &Inner, query: Option<&str>) -> Page {
         return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "draining", &["this server is stopping".to_owned()]);
     }
     let store = store_reason(&gateway.engine.store());
-    let for_durable = query.is_some_and(|query| query.split('&').any(|pair| pair == "for=durable"));
+    let for_durable = query_string::values(query.unwrap_or_default(), "for").any(|value| value.as_deref() == Some("durable"));
     if let (true, Some(reason)) = (for_durable, &store) {
         return readiness_page(StatusCode::SERVICE_UNAVAILABLE, "unavailable", std::slice::from_ref(reason));
     }

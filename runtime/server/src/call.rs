@@ -8,13 +8,15 @@ use hyper::body::Bytes;
 use hyper::{Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use crate::{cli, wiring};
 
 /// Most bytes of a reply that are read.
 const REPLY_BYTES: usize = 1 << 30;
+/// All but the unreserved characters of RFC 3986.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(crate) type HttpsClient = Client<hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>, Full<Bytes>>;
 
@@ -112,6 +114,11 @@ fn find<'a>(document: &'a Value, flow: &str) -> anyhow::Result<(Method, String, 
     bail!("no flow {flow:?} for this key; it may call: {}", names.join(", "))
 }
 
+/// Text as a segment of a path, or as a part of a query string.
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
 /// Puts the inputs where the operation has them: path, query, or JSON body. Values go as text; the server reads them
 /// by the input's type, and answers with every field that does not fit.
 fn request(path: &str, operation: &Value, inputs: &[String]) -> anyhow::Result<(String, Option<Value>)> {
@@ -123,7 +130,6 @@ fn request(path: &str, operation: &Value, inputs: &[String]) -> anyhow::Result<(
             .find(|parameter| parameter["name"] == name)
             .and_then(|parameter| parameter["in"].as_str())
     };
-    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let has_body = operation.get("requestBody").is_some();
     let (mut path, mut query, mut body) = (path.to_owned(), Vec::new(), Map::new());
     for input in inputs {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hyper::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use spillgate_config::Plan;
 
@@ -73,9 +72,8 @@ enum Answer {
 }
 
 fn ask(url: &str, key: &str, options: &cli::Explain) -> anyhow::Result<Answer> {
-    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let base = url.trim_end_matches('/');
-    let url = format!("{base}/admin/v1/tenants/{}/explain?flow={}", encode(&options.tenant), encode(&options.flow));
+    let url = format!("{base}/admin/v1/tenants/{}/explain?flow={}", call::encode(&options.tenant), call::encode(&options.flow));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = call::client()?;
     let asked = Asked { method: Method::GET, url, headers: Vec::new(), body: None };

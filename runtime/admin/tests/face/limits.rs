@@ -175,5 +175,7 @@ async fn explain_shows_what_is_in_force_and_where_it_comes_from() {
     let line = |name: &str| page["limits"].as_array().expect("a list").iter().find(|line| line["name"] == name).cloned();
     assert_eq!(line("tenant.memory"), Some(json!({ "name": "tenant.memory", "value": "2MiB", "from": "override" })));
     assert_eq!(line("tenant.in_flight").expect("it is there")["from"], "/etc/spillgate/server.toml:5");
+    let encoded = face.get("/admin/v1/tenants/%61gent/explain?%66low=hel%6Co").await;
+    assert_eq!((encoded.status, encoded.json()), (200, page.clone()), "what is encoded is the same name");
     assert!(line("server.memory").is_some() && page["version"].as_str().is_some_and(|version| version.len() == 16), "{page}");
 }

@@ -109,6 +109,11 @@ async fn every_no_is_a_problem_object() {
         ("GET /admin/v1/tenants/nobody/explain?flow=hello", 404, "unknown_page"),
         ("GET /admin/v1/tenants/agent/explain?flow=nothing", 404, "unknown_page"),
         ("GET /admin/v1/tenants/agent/explain", 400, "malformed"),
+        ("GET /admin/v1/tenants/agent/explain?flow=hello&flow=hello", 400, "malformed"),
+        ("GET /admin/v1/tenants/agent/explain?flow=hello%", 400, "malformed"),
+        ("GET /admin/v1/tenants/agent/explain?flow=hello&flaw=1", 400, "malformed"),
+        ("GET /admin/v1/tenants/%ff", 400, "malformed"),
+        ("GET /admin/v1/tenants/agen%t", 400, "malformed"),
     ] {
         let reply = face.send(line, KEY, "").await;
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{line}");

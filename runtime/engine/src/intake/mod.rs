@@ -12,7 +12,6 @@
 
 mod body;
 mod path;
-mod query;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +23,7 @@ use spillgate_config::typed::{self, Problem};
 use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal, Type, Value, limits};
 
-use crate::PageRequest;
+use crate::{PageRequest, query};
 pub use path::PathTemplate;
 
 /// The input that asks a paged flow for a later page.

@@ -101,7 +101,8 @@ fn promise_5_weights_hold_while_every_worker_is_at_work() {
 #[test]
 fn promise_5_a_heavy_lane_with_little_to_do_takes_no_workers_from_a_light_one() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    let lanes = |heavy: u64| [("heavy", heavy, 1_000), ("light", 100, 1)].map(|(tenant, waiting, weight)| (Arc::from(tenant), waiting, weight));
+    let lanes =
+        |heavy: u64| [("heavy", heavy, 1_000), ("light", 100, 1)].map(|(tenant, waiting, weight)| (Arc::from(tenant), waiting, weight));
     turns.tell(lanes(1));
     let running = given(&mut turns, 8, now);
     assert_eq!(names(&running).iter().filter(|name| **name == "light").count(), 4, "half, as if they weighed the same: {running:?}");

@@ -1,19 +1,19 @@
-//! Query strings and path segments: percent-decoding, and `+` as a space in queries (as forms write it).
+//! Query strings and path segments, on every listener: percent-decoding, and `+` as a space in queries (as forms write it).
 
 use std::borrow::Cow;
 
 /// Names in the order they came; `None` for one that is not percent-encoded UTF-8.
-pub(super) fn names(query: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
+pub fn names(query: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
     pairs(query).map(|(name, _)| decode(name, true))
 }
 
-/// Values of the pairs with this name.
-pub(super) fn values<'a>(query: &'a str, name: &str) -> impl Iterator<Item = Option<Cow<'a, str>>> {
+/// Values of the pairs with this name; `None` for one that is not percent-encoded UTF-8.
+pub fn values<'a>(query: &'a str, name: &str) -> impl Iterator<Item = Option<Cow<'a, str>>> {
     pairs(query).filter(move |(key, _)| decode(key, true).is_some_and(|key| key == name)).map(|(_, value)| decode(value, true))
 }
 
-/// A path segment: `+` is a plus there.
-pub(super) fn decode_path(segment: &str) -> Option<Cow<'_, str>> {
+/// A path segment: `+` is a plus there. `None`: it is not percent-encoded UTF-8.
+pub fn decode_path(segment: &str) -> Option<Cow<'_, str>> {
     decode(segment, false)
 }
 
