@@ -12,6 +12,9 @@ use crate::beside::assert_unmoved;
 use crate::crowds::interactive;
 use crate::scene::{OPERATOR, key, play, serve, tenant, turn};
 
+/// They come together and hang up together: whoever waited for one of their seats would wait about so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A statement whose end the driver cannot prove keeps its seat for `statement_timeout`. `is_active`: whether the database itself shows
 /// any of them at work.
 fn hang_ups(rig: &Rig, statement_timeout: &str, is_active: &dyn Fn() -> bool) {
@@ -24,16 +27,16 @@ fn hang_ups(rig: &Rig, statement_timeout: &str, is_active: &dyn Fn() -> bool) {
         address: address(&server.flows),
         requests: vec![get(SLOW, &key("agents"))],
         count: 100,
-        patience: Duration::from_millis(300),
+        patience: PATIENCE,
         pause: Pause::Fixed(Duration::from_millis(100)),
     };
     let crowd = crowd.start();
-    play(Duration::from_secs(3));
+    play(PATIENCE * 3 + PATIENCE / 2);
     let (crowd, office) = (crowd.end(), office.end());
     println!("{}: agents {crowd}; office {office}", rig.name);
     assert_eq!(crowd.well(), 0);
     assert!(crowd.0.iter().filter(|sample| sample.end == End::HungUp).count() > 50, "{crowd}");
-    assert_unmoved(&office);
+    assert_unmoved(&server, &office);
     server.wait_for("end of what they started", |_| (!is_active()).then_some(()));
     server.wait_for("all seats and places back", |server| {
         let usage = server.admin_get(OPERATOR, "/admin/v1/tenants/agents/usage").json();

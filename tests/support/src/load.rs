@@ -21,7 +21,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use agents::{Agents, Pause};
-pub use samples::{End, Sample, Samples};
+pub use samples::{End, Sample, Samples, jain};
 pub use steady::Steady;
 pub use tasks::{Task, Tasks, TasksSeen};
 use tokio::runtime::Runtime;

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -61,19 +61,25 @@ impl Rig {
     }
     /// SQLite in a file below this folder. A write waits about `slow` where so many wait at once.
     pub fn sqlite(folder: &Path, slow: Duration, waiting: u32) -> Rig {
+        Self::sqlite_behind_turnstile(folder, slow / waiting).0
+    }
+    /// The same, and what lets a write through every so often.
+    pub(crate) fn sqlite_behind_turnstile(folder: &Path, every: Duration) -> (Rig, Arc<Turnstile>) {
         let file = folder.join("rig.db");
         let tables = "CREATE TABLE turns (taken INTEGER NOT NULL); INSERT INTO turns VALUES (0);
                       CREATE TABLE quick (id INTEGER PRIMARY KEY); INSERT INTO quick VALUES (7)";
         Connection::open(&file).and_then(|connection| connection.execute_batch(tables)).expect("a database");
-        Rig {
+        let turnstile = Arc::new(Turnstile::before(&file, every));
+        let rig = Rig {
             name: "SQLite",
             driver: "sqlite",
             connection: file.to_string_lossy().into_owned(),
             slow: Slow { effect: "write", sql: "UPDATE turns SET taken = taken + 1".to_owned() },
             quick: "SELECT id FROM quick WHERE id = 7",
             server: None,
-            _alive: Box::new(Turnstile::before(&file, slow / waiting)),
-        }
+            _alive: Box::new(turnstile.clone()),
+        };
+        (rig, turnstile)
     }
     /// IBM's driver before the test program's Derby.
     pub fn db2(slow: Duration) -> Rig {

@@ -4,17 +4,20 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::client::get;
+use crate::derby::Derby;
 use crate::load::{Tasks, TasksSeen};
 use crate::observer::Observer;
-use crate::rig::{Rig, SLOW, key};
+use crate::rig::{Rig, key};
 
-/// How long a statement takes, in seconds.
-const STATEMENT: f64 = 0.2;
+/// How long a statement takes.
+const STATEMENT: Duration = Duration::from_millis(200);
 /// The same in the brown-out: far beyond anybody's patience.
-const BROWN_OUT: f64 = 5.0;
+const BROWN_OUT: Duration = Duration::from_secs(5);
+/// What agents may hold of eight seats: so many writes wait in SQLite.
+const AT_ONCE: u32 = 6;
 /// A third of what six seats can do.
 pub const TASKS_PER_SECOND: f64 = 10.0;
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -40,10 +43,10 @@ pub struct Limits {
     pub tenant: &'static str,
 }
 
-/// A statement in Postgres whose length is a row of a table.
+/// A database whose slow statement can be made longer and shorter while it is served.
 pub struct Pace {
-    observer: Observer,
-    table: String,
+    rig: Rig,
+    set: Box<dyn Fn(Duration)>,
 }
 
 /// How long each part is.
@@ -66,24 +69,38 @@ pub struct Storm {
 }
 
 impl Pace {
-    /// With a table of this name.
-    pub fn new(table: &str) -> Pace {
-        let observer = Observer::new();
-        observer.execute(&format!("CREATE TABLE {table} (seconds double precision); INSERT INTO {table} VALUES ({STATEMENT})"));
-        Pace { observer, table: table.to_owned() }
+    /// Postgres, which reads how long it sleeps from a table of this name.
+    pub fn postgres(table: &str) -> Pace {
+        let (observer, seconds) = (Observer::new(), STATEMENT.as_secs_f64());
+        observer.execute(&format!("CREATE TABLE {table} (seconds double precision); INSERT INTO {table} VALUES ({seconds})"));
+        let rig = Rig::postgres(Duration::ZERO).slow(format!("SELECT pg_sleep(seconds)::text AS slept FROM {table}"));
+        let update = format!("UPDATE {table} SET seconds = ");
+        Pace { rig, set: Box::new(move |length| observer.execute(&format!("{update}{}", length.as_secs_f64()))) }
     }
-    /// The database with that statement.
-    pub fn rig(&self) -> Rig {
-        Rig::postgres(Duration::ZERO).slow(format!("SELECT pg_sleep(seconds)::text AS slept FROM {}", self.table))
+    /// SQLite in a file below this folder. (Where fewer writes wait at once, they wait less.)
+    pub fn sqlite(folder: &Path) -> Pace {
+        let (rig, turnstile) = Rig::sqlite_behind_turnstile(folder, STATEMENT / AT_ONCE);
+        Pace { rig, set: Box::new(move |length| turnstile.turn_every(length / AT_ONCE)) }
     }
-    fn set(&self, seconds: f64) {
-        self.observer.execute(&format!("UPDATE {} SET seconds = {seconds}", self.table));
+    /// IBM's driver; a table of this name as with Postgres, read without a lock, which would last as long as the statement.
+    pub fn db2(table: &str) -> Pace {
+        let rig = Rig::db2(STATEMENT).slow(format!("SELECT NAP(MILLIS) AS SLEPT FROM {table} WITH UR"));
+        let derby = Derby::shared();
+        derby.run(&format!("CREATE TABLE {table} (MILLIS INTEGER)"));
+        derby.run(&format!("INSERT INTO {table} VALUES ({})", STATEMENT.as_millis()));
+        let update = format!("UPDATE {table} SET MILLIS = ");
+        let set = move |length: Duration| drop(derby.run(&format!("{update}{}", length.as_millis())));
+        Pace { rig, set: Box::new(set) }
+    }
+    /// The database.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
     }
     /// Tasks of the tenant `agents` come all the time; the database falls ill and heals.
     pub fn play(&self, address: SocketAddr, course: &Course) -> Storm {
         let tasks = Tasks {
             address,
-            request: get(SLOW, &key("agents")),
+            request: self.rig.slow_call(&key("agents")),
             per_second: TASKS_PER_SECOND,
             patience: PATIENCE,
             pause: Duration::from_millis(50),
@@ -96,9 +113,9 @@ impl Pace {
         let start = Instant::now();
         std::thread::sleep(course.calm);
         let sick = Instant::now();
-        self.set(BROWN_OUT);
+        (self.set)(BROWN_OUT);
         std::thread::sleep(course.brown_out);
-        self.set(STATEMENT);
+        (self.set)(STATEMENT);
         let healed = Instant::now();
         std::thread::sleep(course.after);
         let end = Instant::now();

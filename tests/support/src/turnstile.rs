@@ -5,8 +5,7 @@
 //! order.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,8 @@ const LOOK: Duration = Duration::from_micros(50);
 
 /// Gone with the value.
 pub struct Turnstile {
-    end: Arc<AtomicBool>,
+    /// Told how often it turns; closed to end it.
+    pace: Option<SyncSender<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,22 +30,31 @@ impl Turnstile {
         connection.busy_handler(Some(look_again)).expect("a wait for the lock");
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).expect("WAL mode");
         close(&connection);
-        let end = Arc::new(AtomicBool::new(false));
-        let told = end.clone();
+        let (pace, told) = sync_channel(1);
         let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Acquire) {
-                std::thread::sleep(every);
-                open_for_one(&connection);
-                close(&connection);
+            let mut every = every;
+            loop {
+                match told.recv_timeout(every) {
+                    Ok(other) => every = other,
+                    Err(RecvTimeoutError::Timeout) => {
+                        open_for_one(&connection);
+                        close(&connection);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         });
-        Turnstile { end, thread: Some(thread) }
+        Turnstile { pace: Some(pace), thread: Some(thread) }
+    }
+    /// Turns so often from now on.
+    pub fn turn_every(&self, every: Duration) {
+        self.pace.as_ref().and_then(|pace| pace.send(every).ok()).expect("the turnstile turns");
     }
 }
 
 impl Drop for Turnstile {
     fn drop(&mut self) {
-        self.end.store(true, Ordering::Release);
+        self.pace = None;
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the turnstile turns");
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use spillgate_test_support::client::get;
-use spillgate_test_support::load::{Agents, Pause, call_once};
+use spillgate_test_support::load::{Agents, Pause, call_once, jain};
 use spillgate_test_support::rig::{Rig, SLOW, flow, key, tenant};
 
 use super::super::Settings;
@@ -82,21 +82,4 @@ pub(super) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     ];
     print_figures(&format!("{} equal tenants flood {SEATS} seats", residents.len()), "", &figures);
     Ok(figures)
-}
-
-/// 1 when all are equal, one by their number when one has everything.
-fn jain(shares: &[f64]) -> f64 {
-    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
-    sum * sum / (shares.len() as f64 * squares)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::jain;
-
-    #[test]
-    fn the_index_is_one_for_equals_and_small_for_one_who_has_it_all() {
-        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
-        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
-    }
 }

@@ -39,7 +39,7 @@ pub(super) fn run(settings: &Settings) -> Result<Vec<Figure>> {
 
 fn storm(settings: &Settings, table: &str, limits: Limits, after: Duration) -> Result<Storm> {
     let folder = Folder::new("storm")?;
-    let pace = Pace::new(table);
+    let pace = Pace::postgres(table);
     let rig = pace.rig();
     let pool = format!("{}pool = {{ max = {SEATS}{} }}", limits.database, limits.pool);
     let served = serve(settings, &folder, &[rig.database("main", &pool), tenant("agents", "agent", limits.tenant)], &rig.flows("main"))?;

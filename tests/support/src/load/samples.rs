@@ -105,6 +105,12 @@ impl Samples {
     }
 }
 
+/// Jain's index of shares: 1 when all are equal, one by their number when one has everything.
+pub fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+    sum * sum / (shares.len() as f64 * squares)
+}
+
 /// How many ended how: what a failing test says.
 impl fmt::Display for Samples {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,6 +133,12 @@ mod tests {
         assert_eq!(End::of(503, problem), End::Refused("overloaded".into(), Some(Duration::from_millis(120))));
         assert_eq!(End::of(500, b"no problem at all"), End::Refused("500".into(), None));
         assert_eq!(End::of(202, b""), End::Well(202));
+    }
+
+    #[test]
+    fn the_index_is_one_for_equals_and_small_for_one_who_has_it_all() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
     }
 
     #[test]
