@@ -1,27 +1,26 @@
 //! Replies kept for a while.
 //!
 //! Invariants
-//! 1. All entries together hold at most the server's `cache` bytes; those least asked for go first.
+//! 1. All entries together hold at most the server's `cache` bytes, and those of one tenant a part of it ([`kept`]).
 //! 2. A key is the flow's version, the tenant (unless shared), the input and the page: two callers share an entry only where
 //!    they would get the same reply.
 //! 3. One call fills an entry; others wait for it, each to its own deadline. A filler that leaves hands over.
 //! 4. Only replies are kept, never refusals.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+mod kept;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spillgate_model::{Code, Datum};
+use spillgate_model::Code;
 use spillgate_telemetry::CacheMetrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::page::encode;
 use crate::{Call, Outcome};
-
-/// What an entry costs beside its content.
-const ENTRY_BYTES: u64 = 256;
+use kept::Kept;
 
 type Key = Arc<[u8]>;
 
@@ -33,22 +32,9 @@ pub(crate) struct Cache {
 
 #[derive(Default)]
 struct State {
-    kept: HashMap<Key, Entry>,
-    /// Keys in the order in which they are looked at for eviction.
-    round: VecDeque<Key>,
-    bytes: u64,
+    kept: Kept,
     metrics: Arc<CacheMetrics>,
     filling: HashMap<Key, watch::Receiver<Option<Outcome>>>,
-}
-
-struct Entry {
-    outcome: Outcome,
-    made: Instant,
-    /// After that it serves nobody, not even as stale.
-    ends: Instant,
-    bytes: u64,
-    /// Asked for since the round last came by.
-    asked: AtomicBool,
 }
 
 /// What a call does about its entry.
@@ -65,6 +51,7 @@ pub(crate) enum Claim {
 pub(crate) struct Filler {
     cache: Arc<Cache>,
     key: Key,
+    tenant: Arc<str>,
     sender: watch::Sender<Option<Outcome>>,
 }
 
@@ -85,22 +72,22 @@ pub(crate) fn key(call: &Call, shared: bool) -> Key {
 impl Cache {
     /// An empty one that counts in `metrics`.
     pub(crate) fn new(metrics: Arc<CacheMetrics>) -> Arc<Self> {
-        Arc::new(Cache { state: Mutex::new(State { metrics, ..State::default() }) })
+        Arc::new(Cache { state: Mutex::new(State { kept: Kept::new(metrics.clone()), metrics, filling: HashMap::new() }) })
     }
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Bytes that entries hold.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.lock().bytes
+        self.lock().kept.bytes
     }
 
-    pub(crate) fn claim(self: &Arc<Self>, key: &Key, fresh: Duration) -> Claim {
+    pub(crate) fn claim(self: &Arc<Self>, key: &Key, tenant: &Arc<str>, fresh: Duration) -> Claim {
         let mut state = self.lock();
         if let Some(entry) = state.kept.get(key)
             && entry.made.elapsed() < fresh
         {
-            entry.asked.store(true, Ordering::Relaxed);
+            entry.asked();
             state.metrics.hits.increment();
             return Claim::Hit(entry.outcome.clone());
         }
@@ -110,7 +97,7 @@ impl Cache {
         let (sender, receiver) = watch::channel(None);
         state.filling.insert(key.clone(), receiver);
         state.metrics.misses.increment();
-        Claim::Fill(Filler { cache: self.clone(), key: key.clone(), sender })
+        Claim::Fill(Filler { cache: self.clone(), key: key.clone(), tenant: tenant.clone(), sender })
     }
 
     /// The entry as it is, marked with its age, if it may still stand in for a reply.
@@ -141,7 +128,7 @@ impl Filler {
             let mut state = self.cache.lock();
             state.filling.remove(&self.key);
             if !matches!(outcome, Outcome::Refused(_)) {
-                state.keep(self.key.clone(), outcome.clone(), fresh.saturating_add(stale_if_error), limit);
+                state.kept.keep(self.key.clone(), &self.tenant, outcome.clone(), fresh.saturating_add(stale_if_error), limit);
             }
         }
         let _nobody_waits = self.sender.send(Some(outcome.clone()));
@@ -156,58 +143,4 @@ impl Drop for Filler {
             state.filling.remove(&self.key);
         }
     }
-}
-
-impl State {
-    fn keep(&mut self, key: Key, outcome: Outcome, life: Duration, limit: u64) {
-        let bytes = ENTRY_BYTES + 2 * key.len() as u64 + held(&outcome);
-        let now = Instant::now();
-        let replaced = |state: &State| state.kept.get(&key).map_or(0, |old| old.bytes);
-        while self.bytes - replaced(self) + bytes > limit && self.evict_one(now) {}
-        if bytes > limit {
-            return;
-        }
-        // Far beyond any life a plan can name where the sum does not fit.
-        let ends = now.checked_add(life).unwrap_or(now + Duration::from_secs(86_400));
-        self.bytes = self.bytes - replaced(self) + bytes;
-        self.metrics.bytes.set(self.bytes);
-        let entry = Entry { outcome, made: now, ends, bytes, asked: AtomicBool::new(false) };
-        if self.kept.insert(key.clone(), entry).is_none() {
-            self.round.push_back(key);
-        }
-    }
-
-    /// Takes the next entry of the round out, unless it was asked for since the last one.
-    fn evict_one(&mut self, now: Instant) -> bool {
-        let Some(key) = self.round.pop_front() else { return false };
-        let spared = self.kept.get(&key).is_some_and(|entry| entry.asked.swap(false, Ordering::Relaxed) && now < entry.ends);
-        if spared {
-            self.round.push_back(key);
-        } else if let Some(entry) = self.kept.remove(&key) {
-            self.bytes -= entry.bytes;
-            self.metrics.evictions.increment();
-            self.metrics.bytes.set(self.bytes);
-        }
-        true
-    }
-}
-
-/// Bytes a reply holds, about.
-fn held(outcome: &Outcome) -> u64 {
-    match outcome {
-        Outcome::Rows { rows, next, .. } => (rows.held_bytes() + next.as_ref().map_or(0, String::len)) as u64,
-        Outcome::Value { value, .. } => weight(value),
-        Outcome::Job(_) | Outcome::Kept(_) | Outcome::Refused(_) => 0,
-    }
-}
-
-fn weight(datum: &Datum) -> u64 {
-    let inside = match datum {
-        Datum::Null | Datum::Boolean(_) | Datum::Integer(_) | Datum::Number(_) => 0,
-        Datum::Text(text) => text.len() as u64 + 16,
-        Datum::Binary(bytes) => bytes.len() as u64 + 16,
-        Datum::List(items) => items.iter().map(weight).sum(),
-        Datum::Map(entries) => entries.iter().map(|(key, value)| key.len() as u64 + 32 + weight(value)).sum(),
-    };
-    inside + size_of::<Datum>() as u64
 }

@@ -127,7 +127,7 @@ async fn cached(inner: &Inner, call: &Call, notes: &Notes, plan: &CachePlan) -> 
     let key = cache::key(call, plan.shared);
     let deadline = Instant::from_std(call.flowfile.deadline);
     let outcome = loop {
-        match inner.cache.claim(&key, plan.fresh) {
+        match inner.cache.claim(&key, &call.flowfile.tenant, plan.fresh) {
             Claim::Hit(outcome) => return outcome,
             Claim::Fill(filler) => {
                 let outcome = read(inner, call, notes).await;
