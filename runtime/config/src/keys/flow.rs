@@ -47,7 +47,9 @@ pub(crate) static ROOT: Section = Section {
 
 static CACHE: Section = Section {
     title: "cache",
-    about: "In a flow that reads. A cached reply takes no connection.",
+    about: "In a flow that reads. A cached reply takes no connection. A tenant has a quarter of the server's `cache`, and gives up its own \
+            oldest ones; a reply larger than that is not kept. Where all is full, whoever holds most gives up first. A shared reply is of the \
+            tenant that filled it first.",
     keys: &[
         key("fresh", Kind::Time { min: 1, max: DAY }, "How long a reply is given again.").required(),
         key("stale_if_error", Kind::Time { min: 0, max: 30 * DAY }, "How long an older reply may stand in for a failure; it is marked.")
