@@ -3,8 +3,9 @@
 //! Who is refused for want of a place is given a turn of its own, a place's time after the one before, so that those who were refused
 //! together do not come back together. Turns reach at most one call's time ahead: by then every place has changed hands.
 //!
-//! What has ended may have been quicker than what runs. So while calls are refused and none ends, a call's time is taken to be at least
-//! as long as that has lasted: who is refused again is told to wait longer.
+//! What has ended may have been quicker than what runs. So while calls are refused and no place comes free, a call's time is taken to be
+//! at least as long as that has lasted: who is refused again is told to wait longer. A place that comes free ends that, whoever had it:
+//! also one whose caller hung up, or that was refused later on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) struct CallTime {
     mean: AtomicU64,
     /// The last turn that was given, nanoseconds since the clock's start.
     turn: AtomicU64,
-    /// The first refusal since a call ended, on the same clock; 0: there was none.
+    /// The first refusal since a place came free, on the same clock; 0: there was none.
     refused: AtomicU64,
 }
 
@@ -44,6 +45,10 @@ impl CallTime {
         let (took, mean) = (nanoseconds(took).max(1), self.mean.load(Ordering::Relaxed));
         let mean = if mean == 0 { took } else { mean - mean / PARTS + took / PARTS };
         self.mean.store(mean.max(1), Ordering::Relaxed);
+    }
+
+    /// A place came free.
+    pub(crate) fn freed(&self) {
         if self.refused.load(Ordering::Relaxed) != 0 {
             self.refused.store(0, Ordering::Relaxed);
         }
@@ -75,7 +80,7 @@ impl CallTime {
         Duration::from_nanos(turn - now).clamp(SOONEST, LATEST)
     }
 
-    /// For how long calls have been refused while none ended: those who come back as they were told, one after the other.
+    /// For how long calls have been refused while no place came free: those who come back as they were told, one after the other.
     fn stalled(&self, now: u64) -> u64 {
         let since = self.refused.load(Ordering::Relaxed);
         let is_over = now > self.turn.load(Ordering::Relaxed).saturating_add(nanoseconds(OVER));
@@ -137,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_ends_those_who_come_again_are_told_to_wait_longer() {
+    fn while_no_place_comes_free_those_who_come_again_are_told_to_wait_longer() {
         let call_time = CallTime::default();
         call_time.ended(Duration::from_millis(20));
         let after = |seconds: u64| call_time.turn(full(1), NOW + Duration::from_secs(seconds));
         assert_eq!([after(0), after(1), after(2)], [Duration::from_millis(20), Duration::from_secs(1), Duration::from_secs(2)]);
         assert_eq!(after(60), Duration::from_millis(20), "whoever was refused then is gone, and so may the calls be that ran");
         assert_eq!(after(61), Duration::from_secs(1));
-        call_time.ended(Duration::from_secs(2));
-        assert!(after(62) < Duration::from_millis(500), "what ended is what counts: {:?}", after(62));
+        call_time.freed();
+        assert_eq!(after(62), Duration::from_millis(20), "a place has changed hands");
     }
 }

@@ -81,12 +81,25 @@ pub struct Entering<'a> {
 /// The right to do one call. Dropping it gives everything back but what the call used up: rate, and a call of its run.
 #[derive(Debug)]
 pub struct Permit {
-    gate: Arc<TenantGate>,
+    place: Place,
     rate: Rate,
     given_back: AtomicBool,
     run: Option<RunPlace>,
-    _in_flight: Reservation,
     memory: PayloadMemory,
+}
+
+/// One of the calls at once of a tenant.
+#[derive(Debug)]
+struct Place {
+    gate: Arc<TenantGate>,
+    _in_flight: Reservation,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // However the call ended: a place is free for those who were refused.
+        self.gate.call_time.freed();
+    }
 }
 
 impl Permit {
@@ -104,7 +117,7 @@ impl Permit {
         if self.given_back.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.gate.rate.give_back(self.rate);
+        self.place.gate.rate.give_back(self.rate);
         if let Some(run) = &self.run {
             run.give_back();
         }
@@ -114,7 +127,7 @@ impl Permit {
         if let Some(run) = &self.run {
             run.retry(&limits.run)?;
         }
-        self.gate.repeats.draw(limits.repeat_budget, now).inspect_err(|_| {
+        self.place.gate.repeats.draw(limits.repeat_budget, now).inspect_err(|_| {
             if let Some(run) = &self.run {
                 run.give_back_retry();
             }
@@ -166,7 +179,8 @@ impl TenantGate {
             }
             self.timed(refusal, limits, call.now)
         })?;
-        Ok(Permit { gate: self.clone(), rate: limits.rate, given_back: AtomicBool::new(false), run, _in_flight: in_flight, memory })
+        let place = Place { gate: self.clone(), _in_flight: in_flight };
+        Ok(Permit { place, rate: limits.rate, given_back: AtomicBool::new(false), run, memory })
     }
 
     fn reserve_place(&self, limits: &TenantLimits) -> Result<Reservation, Refusal> {

@@ -120,6 +120,33 @@ fn who_finds_no_place_is_told_when_one_will_have_changed_hands() {
 }
 
 #[test]
+fn where_places_change_hands_nobody_is_told_to_wait_longer_whoever_had_them() {
+    // Callers that hang up, or are refused at a seat, end no call: their places come free all the same.
+    let world = World::default();
+    let wide = TenantLimits { in_flight: 4, rate: Rate { calls: 999, period: Duration::from_secs(1), burst: 999 }, ..limits() };
+    let mean = Duration::from_millis(600);
+    world.gate.ended(mean);
+    let mut held: std::collections::VecDeque<_> = (0..4).map(|_| world.enter_with(&wide, None, 0, 1).expect("a place")).collect();
+    for tick in 0..600 {
+        let call = Entering { run: None, depth: 0, memory: 1, now: Duration::from_millis(100 * tick) };
+        let enter = || world.gate.enter(&wide, &call, &world.server, 1_000);
+        let told = enter().expect_err("none is left").retry_after.expect("when to come again");
+        assert!(told <= mean, "{told:?} after {tick} tenths of a second");
+        if tick % 2 == 1 {
+            drop(held.pop_front());
+            held.push_back(enter().expect("one came free"));
+        }
+    }
+    // Where none comes free, they are.
+    let later = |seconds: u64| {
+        let call = Entering { run: None, depth: 0, memory: 1, now: Duration::from_secs(60 + seconds) };
+        world.gate.enter(&wide, &call, &world.server, 1_000).expect_err("none is left").retry_after.expect("when to come again")
+    };
+    let told = [0, 1, 2, 3, 4, 5].map(later);
+    assert!(told[5] > mean, "{told:?}");
+}
+
+#[test]
 fn control_is_never_behind_work_and_has_its_own_caps() {
     let world = World::default();
     let wide = TenantLimits { rate: Rate { calls: 1_000, period: Duration::from_secs(60), burst: 1_000 }, ..limits() };
