@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. What says nothing about the other side never counts: refusals of ours, faults of callers, hang-ups ([`Said::Nothing`]).
 //! 2. At most `probes` probes are out at once, and the place of one is free again however it ends: told, or after `probe_limit` (case E2).
-//! 3. What began before an opening or a closing tells nothing after it, a probe that lost its place neither.
+//! 3. What began before an opening or a closing tells nothing after it, a probe that lost its place neither. (As long as the breaker is
+//!    not forgotten: see [`TenantBreakers`].)
 //! 4. Under calls it is never stuck: a good answer to a probe closes it, and there is a probe after each cool-down.
 //! 5. A cool-down is at most a sixteenth of the outage so far, where that is more than `cool_down`, and never above [`LONGEST_COOL_DOWN`]:
 //!    what was down for half a minute is asked again every two seconds, so that recovery is seen in a fraction of the time that was lost.

@@ -135,6 +135,44 @@ fn a_flow_that_fails_for_many_who_call_it_seldom_is_left_alone_by_each_after_one
 }
 
 #[test]
+fn e2_however_often_one_tenant_fails_every_other_has_its_own_min_calls() {
+    let breakers = TenantBreakers::default();
+    let passes: Vec<_> = (0..1_000).map(|_| breakers.enter("loud", &LIMITS, at(0)).expect("closed")).collect();
+    for pass in passes {
+        breakers.told(&"loud".into(), pass, Said::Ill, &LIMITS, at(0));
+    }
+    // It goes on, with a failing probe after each cool-down.
+    for (moment, other) in (1..=6u64).map(|number| (number * 30_000, format!("other-{number}"))) {
+        assert_eq!(call(&breakers, "loud", Said::Ill, at(moment)), Some(BreakerState::Open));
+        for failure in 1..=20 {
+            assert_eq!(call(&breakers, &other, Said::Ill, at(moment + failure)), (failure == 20).then_some(BreakerState::Open), "{other}");
+        }
+        assert_eq!(breakers.others(&LIMITS, at(moment + 20)).failures, 2, "one of each");
+    }
+}
+
+#[test]
+fn a_tenant_counts_for_all_once_a_window_and_again_after_an_outage() {
+    let breakers = TenantBreakers::default();
+    let failures = |moment| breakers.others(&LIMITS, at(moment)).failures;
+    for moment in [0, 100, 15_000, 19_999] {
+        call(&breakers, "a", Said::Ill, at(moment));
+        assert_eq!(failures(moment), 1, "at {moment}");
+    }
+    // It never was without a failure for a window, and is a witness all the same.
+    call(&breakers, "a", Said::Ill, at(20_000));
+    assert_eq!(failures(20_000), 1);
+    assert_eq!(failures(37_000), 1, "the second one");
+    let opened = (0..20).filter_map(|_| call(&breakers, "b", Said::Ill, at(37_000))).count();
+    assert_eq!((opened, failures(37_000)), (1, 2));
+    assert_eq!(call(&breakers, "b", Said::Well, at(38_000)), Some(BreakerState::Closed));
+    assert_eq!(failures(38_000), 0);
+    call(&breakers, "a", Said::Ill, at(38_100));
+    call(&breakers, "a", Said::Ill, at(38_200));
+    assert_eq!(failures(38_200), 1, "another outage begins");
+}
+
+#[test]
 fn an_outage_outlives_a_restart_for_its_tenant_alone() {
     let outage = Outage { lasted: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
     let breakers = TenantBreakers::default();
