@@ -102,6 +102,8 @@ struct Seats {
 struct TenantSeats {
     tenant: String,
     class: &'static str,
+    /// What it may hold now, in all its classes: less than configured while the limit is below the pool.
+    limit: u32,
     /// In use and ending.
     held: u32,
     waiting: u32,
@@ -192,6 +194,7 @@ impl Seats {
         let tenants = fair.tenants.iter().map(|tenant| TenantSeats {
             tenant: tenant.tenant.to_string(),
             class: tenant.class.name(),
+            limit: tenant.limit,
             held: tenant.held,
             waiting: tenant.waiting,
             oldest_wait_ms: milliseconds(tenant.oldest_wait),

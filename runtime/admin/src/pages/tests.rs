@@ -196,6 +196,7 @@ fn fair() -> SeatStatus {
         tenants: vec![TenantSeats {
             tenant: "agent".into(),
             class: SeatClass::Agent,
+            limit: 7,
             held: 2,
             waiting: 3,
             oldest_wait: Duration::from_millis(120),

@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const LEAST_TARGET: Duration = Duration::from_millis(5);
 
 /// How long a call may wait while its line stands, where seats are held for `hold`: twice as long, or what a full line takes that has
-/// all `seats` its tenant may hold. A line that is long because it was allowed to be does not stand for that alone.
+/// all `seats` its tenant may hold now. A line that is long because it was allowed to be does not stand for that alone.
 pub(super) fn target(hold: Duration, line: u32, seats: u32) -> Duration {
     hold.saturating_mul((line / seats.max(1)).max(2)).max(LEAST_TARGET)
 }

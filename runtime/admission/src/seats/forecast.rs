@@ -85,7 +85,7 @@ impl FairSeats {
     fn wait_of(&self, position: &Position, tenant: Option<&Tenant>, now: Duration) -> Duration {
         let Position { class, speed, share, ahead } = *position;
         let hold = self.seated.hold(speed).as_secs_f64();
-        let seats = f64::from(if speed == SLOW { self.slow_seats() } else { self.limit().max(1) });
+        let seats = f64::from(self.seats_for(speed));
         let held = tenant.map_or(0, |tenant| tenant.held);
         let surplus = (self.seated.held() + 1).saturating_sub(self.limit()).max(1);
         let next = self.interval(speed, now).as_secs_f64() * f64::from(surplus);

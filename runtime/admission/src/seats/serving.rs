@@ -27,8 +27,12 @@ impl FairSeats {
         [fast, slow]
     }
     /// Seats that slow calls may hold.
-    pub(super) fn slow_seats(&self) -> u32 {
+    fn slow_seats(&self) -> u32 {
         self.limit().saturating_sub(self.pool.fast_only).max(1)
+    }
+    /// Seats that calls of a speed may hold.
+    pub(super) fn seats_for(&self, speed: usize) -> u32 {
+        if speed == SLOW { self.slow_seats() } else { self.limit().max(1) }
     }
     /// Seats that may be held.
     pub(super) fn limit(&self) -> u32 {
@@ -66,8 +70,9 @@ impl FairSeats {
         let sheds = self.pool.adaptive && key.class != Class::Control;
         let ticket = |number| Ticket { number, tenant: key.tenant, class: key.class, slow };
         let mut dropped = Vec::new();
+        let share = self.tenants.at(key.tenant).share;
+        let target = codel::target(self.seated.hold(speed), share.line, self.limit_of(&share).min(self.seats_for(speed)));
         let tenant = self.tenants.get(key.tenant);
-        let target = codel::target(self.seated.hold(speed), tenant.share.line, tenant.share.limit.min(self.pool.max));
         let line = &mut tenant.queue(key.class).lines[speed];
         let stands = line.standing.turn(line.oldest_wait(now), target, now) && sheds;
         while stands && line.calls.len() > 1 && line.oldest_wait(now) > target {

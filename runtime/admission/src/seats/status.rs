@@ -40,6 +40,8 @@ pub struct TenantSeats {
     pub tenant: Arc<str>,
     /// In which class.
     pub class: Class,
+    /// Seats it may hold now in all its classes, but for those that are held back.
+    pub limit: u32,
     /// Seats it holds.
     pub held: u32,
     /// Calls in line.
@@ -76,25 +78,27 @@ pub struct SeatStatus {
 impl FairSeats {
     /// For pages. Not for the path of a call.
     pub fn status(&self, now: Duration) -> SeatStatus {
+        let limit = self.limit.seats(self.pool.max);
         SeatStatus {
-            limit: self.limit.seats(self.pool.max),
+            limit,
             reason: self.limit.reason(),
             in_use: self.in_use(),
             slow: self.seated.held_at(SLOW),
             held_back: self.held_back,
             waiting: self.waiting(),
-            tenants: self.tenants.iter().flat_map(|tenant| seats_of(tenant, now)).collect(),
+            tenants: self.tenants.iter().flat_map(|tenant| seats_of(tenant, self.limit_of(&tenant.share).min(limit), now)).collect(),
             transitions: self.limit.transitions,
             last_transitions: self.limit.last.iter().copied().collect(),
         }
     }
 }
 
-fn seats_of(tenant: &Tenant, now: Duration) -> impl Iterator<Item = TenantSeats> {
+fn seats_of(tenant: &Tenant, limit: u32, now: Duration) -> impl Iterator<Item = TenantSeats> {
     let used = Class::ALL.into_iter().zip(&tenant.queues).filter(|(_, queue)| queue.held > 0 || queue.waiting() > 0);
     used.map(move |(class, queue)| TenantSeats {
         tenant: tenant.name.clone(),
         class,
+        limit,
         held: queue.held,
         waiting: queue.waiting(),
         oldest_wait: queue.lines.iter().map(|line| line.oldest_wait(now)).max().unwrap_or_default(),

@@ -83,6 +83,31 @@ fn promise_5_a_flood_leaves_seats_to_others_of_a_sick_database_too() {
     assert_eq!(waits.max(), Some(Duration::ZERO));
 }
 
+/// At the default pool the limit goes down to four of sixteen, of which two are for fast calls and two all that slow calls may have. A
+/// flood of slow ones may hold those two, as it may hold all fourteen on a good day: what others find at once are the fast ones, and slow
+/// calls of theirs get the next seat that comes free.
+#[test]
+fn promise_5_beside_a_flood_a_sick_database_of_sixteen_has_fast_seats_at_once_and_the_next_slow_one() {
+    let pool = pool(16);
+    let slowed = 10;
+    let flood = Callers { tenant: "flood", hold: ms(150), pace: Pace::Callers(40), ..agents(&pool) };
+    let slow = Callers { tenant: "slow", pace: Pace::Every(ms(3_100)), ..flood.clone() };
+    let quick = Callers { tenant: "quick", hold: ms(10), pace: Pace::Every(ms(370)), ..flood.clone() };
+    let one_hold = flood.hold * slowed;
+    let sick = move |_, now: Duration, _| if now >= s(20) { f64::from(slowed) } else { 1.0 };
+    let world = World::new(pool, vec![slow, quick, flood]).measured().slowed(sick).play(s(48));
+    assert!(world.samples.iter().filter(|(at, ..)| *at > s(22)).all(|(_, _, limit)| *limit == 4));
+    let longest = |told: &super::world::Told| {
+        let waits = told.answered.iter().filter(|(asked, ..)| *asked > s(22)).map(|(_, wait, _)| *wait);
+        waits.max().expect("calls were answered")
+    };
+    let [slow, quick, flood] = &world.told[..] else { panic!("three kinds of callers") };
+    assert_eq!((slow.refusals(), slow.timed_out, quick.refusals(), quick.timed_out), (0, 0, 0, 0));
+    assert_eq!(longest(quick), Duration::ZERO);
+    assert!(longest(slow) <= one_hold, "{:?}, the next that comes free: {one_hold:?} at the most", longest(slow));
+    assert!(longest(flood) > one_hold * 2, "it has more than the database can do");
+}
+
 #[test]
 fn hundred_equal_tenants_that_flood_share_alike_and_a_newcomer_waits_two_statements() {
     let pool = pool(16);

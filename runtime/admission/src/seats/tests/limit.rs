@@ -77,6 +77,49 @@ fn a_tenant_leaves_as_many_seats_to_others_of_a_lowered_limit() {
     assert_eq!(rig.granted().0, waiting[0], "and it has those two");
 }
 
+/// Invariant 7: the line may be as long as that.
+#[test]
+fn a_line_does_not_stand_because_its_tenant_may_hold_less_for_now() {
+    let mut rig = Rig::new(pool(8));
+    rig.share.limit = 6;
+    for held in hang(&mut rig, "t", 6, 4) {
+        rig.end(held, ms(20));
+    }
+    let mut held = rig.fill("t", FAST, 2);
+    let line = [(); 16].map(|()| rig.waits("t", FAST));
+    for expected in line {
+        rig.now += ms(30);
+        let one = held.remove(0);
+        rig.end(one, ms(60));
+        let (granted, seat) = rig.granted();
+        assert_eq!((granted, rig.seats.status(rig.now).limit), (expected, 4), "oldest first, and nobody is shed");
+        held.push(seat);
+    }
+}
+
+/// Pages say what a tenant may hold now.
+#[test]
+fn the_limit_of_a_tenant_that_is_shown_is_the_one_in_force() {
+    let mut rig = Rig::new(pool(8));
+    let wide = Share { limit: u32::MAX, ..rig.share };
+    rig.share.limit = 6;
+    let shown = |rig: &Rig| {
+        let mut tenants: Vec<_> =
+            rig.seats.status(rig.now).tenants.iter().map(|tenant| (tenant.tenant.to_string(), tenant.limit)).collect();
+        tenants.sort_unstable();
+        tenants
+    };
+    let of = |tenant: &str, limit| (tenant.to_owned(), limit);
+    let _wide = rig.ask_as("wide", rig.class, wide, FAST);
+    let _hanging = rig.fill("t", FAST, 6);
+    assert_eq!(shown(&rig), [of("t", 6), of("wide", 8)]);
+    while rig.seats.status(rig.now).limit > 4 {
+        rig.now += ms(100);
+        assert!(rig.next().is_none());
+    }
+    assert_eq!(shown(&rig), [of("t", 2), of("wide", 4)]);
+}
+
 #[test]
 fn calls_get_their_turn_when_the_limit_rises_though_nothing_else_happens() {
     let mut rig = Rig::new(pool(8));
