@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use spillgate_admission::{Breaker, BreakerLimits, BreakerState, Moved, Pass, Said, Shut, TenantBreakers};
 use spillgate_config::Plan;
 use spillgate_config::plan::{BreakerPlan, Flow};
-use spillgate_model::{Code, Refusal, Scope};
+use spillgate_model::{Code, Refusal, Scope, wall};
 use spillgate_telemetry::{BreakerLabel, BreakerMetrics, Telemetry, happened};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -193,7 +193,7 @@ impl LiveBreaker {
         self.metrics.refused.increment();
         let (scope, detail) = match self.flow {
             None => (Scope::Database, "The database has not answered well; nothing is sent to it before valid_until."),
-            Some(_) => (Scope::Flow, "Too many of your calls of this flow got no answer; it is not run for you before valid_until."),
+            Some(_) => (Scope::Flow, "Your calls of this flow got no good answer; it is not run for you before valid_until."),
         };
         let spread = jittered((shut.retry_after / 4).min(SPREAD));
         let valid_until = wall_ms().saturating_add(milliseconds(shut.retry_after));
@@ -232,7 +232,7 @@ fn label(state: BreakerState) -> BreakerLabel {
 }
 
 fn wall_ms() -> u64 {
-    milliseconds(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    wall::milliseconds(SystemTime::now())
 }
 
 fn milliseconds(time: Duration) -> u64 {

@@ -39,7 +39,7 @@ use crate::verdict::{Failed, Fallible};
 pub(crate) use flows::FlowSeats;
 use flows::Flows;
 use line::{Grant, Handover, Place};
-pub(crate) use seat::{Purpose, Seat};
+pub(crate) use seat::{CONNECT_PATIENCE, Purpose, Seat};
 use state::{Got, Idle, State};
 
 /// The first wait after a failure to connect, and the longest.

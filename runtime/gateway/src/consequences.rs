@@ -166,14 +166,8 @@ impl Shows {
             _ if code == Code::QueueFull => Some(&self.flow),
             _ => None,
         };
-        may_pass.then(|| Cause { code, place: place.cloned(), since: wall_now() })
+        may_pass.then(|| Cause { code, place: place.cloned(), since: wall::milliseconds(SystemTime::now()) })
     }
-}
-
-/// Milliseconds since 1970: wall time labels when a failure was first met; nothing is decided by it.
-fn wall_now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `Spillgate-Recovered`: `CODE; since=TIME`, the time that its like was first met at. More than one are separated by commas.

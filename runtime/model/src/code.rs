@@ -5,6 +5,7 @@
 //! 2. `advice` is one sentence for a language model: what to do next, and where it helps nothing to split the task or
 //!    to switch tools, it says so.
 //! 3. It never contradicts `retryable`: a code that is sometimes worth another try and sometimes not has a sentence for each.
+//! 4. Nor `scope`: a code that speaks for more than one, to whom not the same can be advised, has a sentence for the other, too.
 
 /// Whose limit or fault spoke.
 #[allow(missing_docs)]
@@ -46,7 +47,7 @@ pub enum Retryable {
 }
 
 macro_rules! codes {
-    ($($variant:ident $name:literal $status:literal $scope:ident $retryable:ident $title:literal $advice:literal $(or $final:literal)?;)*) => {
+    ($($variant:ident $name:literal $status:literal $scope:ident $retryable:ident $title:literal $advice:literal $(or $final:literal)? $(of $other:ident $others:literal)?;)*) => {
         /// A stable code. The wire name is [`Code::name`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
@@ -69,6 +70,10 @@ macro_rules! codes {
             pub fn advice(self) -> &'static str { match self { $(Code::$variant => $advice,)* } }
             /// The same for where another try is worth nothing, of a code of which both may be.
             pub fn final_advice(self) -> Option<&'static str> { match self { $(Code::$variant => [$($final)?].first().copied(),)* } }
+            /// The same for where another scope speaks than the code's own, of a code of which both may.
+            pub fn other_advice(self) -> Option<(Scope, &'static str)> {
+                match self { $(Code::$variant => [$((Scope::$other, $others))?].first().copied(),)* }
+            }
         }
     };
 }
@@ -97,7 +102,7 @@ codes! {
     QueueFull "queue_full" 429 Tenant After "The queue is full" "Send the work again after retry_after_ms, for it was not accepted; splitting it or switching tools fills the same queue.";
     RunExhausted "run_exhausted" 429 Run No "The run has used up its budget" "Stop calling tools for this task and report what is known so far; splitting the task or switching tools draws on the same budget.";
     RepeatsExhausted "repeats_exhausted" 429 Tenant No "Too many repeats of failing calls" "Stop repeating calls that fail and report what failed; the cause has not changed, and splitting the task or switching tools will not change it.";
-    BreakerOpen "breaker_open" 503 Database After "What is asked gets no good answers" "Wait until valid_until before calling again; splitting the task or switching tools asks the same of the same database.";
+    BreakerOpen "breaker_open" 503 Database After "What is asked gets no good answers" "Wait until valid_until before calling again; splitting the task or switching tools asks the same of the same database." of Flow "Wait until valid_until, then rather ask this flow for less (a narrower filter, a smaller page), for your calls of it got no good answer; other flows are not concerned.";
     DatabaseUnreachable "database_unreachable" 503 Database After "The database cannot be reached" "Call again after retry_after_ms; splitting the task or switching tools reaches the same database." or "Report this to the operator, who must mend it first; splitting the task or switching tools reaches the same database.";
     DatabaseError "database_error" 502 Database ByCase "The database refused the statement" "Call again after retry_after_ms, for the cause may pass; splitting the task or switching tools reaches the same database." or "Change the input or report the problem; the same call will fail again.";
     ValueInexact "value_inexact" 502 Flow No "A value cannot be given exactly" "Report the named column to the flow's owner; the same call will fail again.";
@@ -127,9 +132,10 @@ mod tests {
     use super::*;
 
     fn all_advice() -> impl Iterator<Item = (&'static str, &'static str)> {
-        Code::ALL
-            .iter()
-            .flat_map(|code| [Some(code.advice()), code.final_advice()].into_iter().flatten().map(|advice| (code.name(), advice)))
+        Code::ALL.iter().flat_map(|code| {
+            let all = [Some(code.advice()), code.final_advice(), code.other_advice().map(|(_, advice)| advice)];
+            all.into_iter().flatten().map(|advice| (code.name(), advice))
+        })
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Refusals as problem details (RFC 9457), the same on every face, and a help page per code.
 
-use crate::code::{Code, Retryable};
+use crate::code::{Code, Retryable, Scope};
 use crate::json;
 use crate::refusal::Refusal;
 use crate::wall;
@@ -85,8 +85,11 @@ pub fn page(code: Code) -> String {
         Retryable::After | Retryable::ByCase => "The reply's `retryable` says so for the case at hand.",
     };
     let (name, title, advice) = (code.name(), code.title(), code.advice());
-    let (status, scope) = (code.status(), code.scope().name());
-    let otherwise = code.final_advice().map(|advice| format!("\nWhere `retryable` is false: {advice}\n")).unwrap_or_default();
+    let scopes = [Some(code.scope()), code.other_advice().map(|(scope, _)| scope)].into_iter().flatten();
+    let (status, scope) = (code.status(), scopes.map(Scope::name).collect::<Vec<_>>().join(" or "));
+    let finally = code.final_advice().map(|advice| format!("\nWhere `retryable` is false: {advice}\n"));
+    let elsewhere = code.other_advice().map(|(scope, advice)| format!("\nWhere `scope` is {}: {advice}\n", scope.name()));
+    let otherwise: String = [finally, elsewhere].into_iter().flatten().collect();
     format!(
         "# {name}\n\n{title}.\n\n* Status: {status}\n* Scope: {scope}\n* May the same call be sent again? {again}\n\n{advice}\n{otherwise}"
     )

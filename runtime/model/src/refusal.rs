@@ -170,8 +170,9 @@ impl Refusal {
     /// What to do next, in one sentence.
     pub fn advice(&self) -> &'static str {
         let final_advice = self.code.final_advice().filter(|_| !self.retryable);
+        let other_advice = self.code.other_advice().filter(|(scope, _)| *scope == self.scope).map(|(_, advice)| advice);
         match self.because {
-            Because::Code => final_advice.unwrap_or_else(|| self.code.advice()),
+            Because::Code => final_advice.or(other_advice).unwrap_or_else(|| self.code.advice()),
             Because::PartDone => PART_DONE_ADVICE,
             Because::Letter => LETTER_ADVICE,
             Because::Lost => LOST_ADVICE,
@@ -206,6 +207,7 @@ mod tests {
         if code.final_advice().is_some() {
             forms.push(new().never());
         }
+        forms.extend(code.other_advice().map(|(scope, _)| Refusal { scope, ..new() }));
         forms
     }
 
@@ -222,6 +224,23 @@ mod tests {
             assert!(!is_retryable || !advice.contains("will fail again"), "{name}: {advice}");
             assert!(!advice.contains("If retryable"), "{name} leaves the reader to find out: {advice}");
         }
+    }
+
+    #[test]
+    fn a_flows_breaker_speaks_of_this_callers_calls_and_the_databases_of_the_database() {
+        let database = Refusal::new(Code::BreakerOpen, "detail");
+        let flow = Refusal { scope: Scope::Flow, ..database.clone() };
+        let says = |refusal: &Refusal, words| {
+            let body = problem::body(refusal, refusal.retry_after_ms(), "r-1");
+            String::from_utf8(body).expect("JSON is UTF-8").contains(words)
+        };
+        for words in ["ask this flow for less", "your calls", "other flows are not concerned"] {
+            assert!(says(&flow, words) && !says(&database, words), "{words}");
+        }
+        assert!(says(&database, "the same of the same database") && !says(&flow, "same database"));
+        let page = problem::page(Code::BreakerOpen);
+        assert!([&database, &flow].iter().all(|refusal| page.contains(refusal.advice())), "one page for both: {page}");
+        assert!(page.contains("* Scope: database or flow\n"), "{page}");
     }
 
     #[test]

@@ -1,4 +1,12 @@
-//! Wall time as text. It labels, and decides nothing.
+//! Wall time as a number and as text. It labels, and decides nothing.
+
+use std::time::{Duration, SystemTime};
+
+/// Milliseconds since 1970; 0 for a clock that stands before that.
+pub fn milliseconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// `2026-11-30T01:02:03.004Z` of milliseconds since 1970.
 pub fn timestamp(milliseconds: u64) -> String {
@@ -28,6 +36,13 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn milliseconds_are_counted_from_1970_on() {
+        let moment = Duration::from_micros(1_793_000_000_042_999);
+        let at = [SystemTime::UNIX_EPOCH + moment, SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH - moment];
+        assert_eq!(at.map(milliseconds), [1_793_000_000_042, 0, 0]);
+    }
 
     #[test]
     fn a_time_is_written_as_everywhere() {

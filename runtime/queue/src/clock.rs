@@ -3,7 +3,9 @@
 //! Every wait, lease and expiry is counted on the store's own clock: milliseconds that only go forward, continued across restarts
 //! from what the records say. The wall clock only labels, and tells at a start how long the process was away.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
+
+use spillgate_model::wall;
 
 /// What the store asks of time.
 pub trait Clock: Send + Sync + 'static {
@@ -30,7 +32,6 @@ impl Clock for MachineClock {
         self.started.elapsed()
     }
     fn wall_milliseconds(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        wall::milliseconds(SystemTime::now())
     }
 }

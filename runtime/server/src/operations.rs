@@ -1,12 +1,12 @@
 //! What the admin face asks of the server: reloads, the audit, pauses and limits that outlive a restart.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use spillgate_admin::{AuditEntry, Change, Operations, Standing};
 use spillgate_config::Fault;
 use spillgate_control::PausedLane;
-use spillgate_model::Work;
+use spillgate_model::{Work, wall};
 use spillgate_queue::LaneName;
 
 use crate::keeping::Keeping;
@@ -67,9 +67,8 @@ impl Operations for Operator {
 }
 
 fn as_entry(change: Change) -> spillgate_control::AuditEntry {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let Change { who, remote, action, subject, from, to, outcome } = change;
-    let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let at_ms = wall::milliseconds(SystemTime::now());
     spillgate_control::AuditEntry { number: 0, at_ms, who, remote: remote.to_string(), action, subject, from, to, outcome }
 }
 

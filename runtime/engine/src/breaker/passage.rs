@@ -11,10 +11,8 @@ use tokio::time::Instant;
 
 use super::{LiveBreaker, limits};
 use crate::run::{Doing, Notes};
+use crate::seats::CONNECT_PATIENCE;
 use crate::verdict::{Cause, Failed, Fallible};
-
-/// A try to connect that was given up says something only if it had this long.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whose a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

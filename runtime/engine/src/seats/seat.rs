@@ -14,7 +14,7 @@ use crate::run::{Doing, Notes};
 use crate::verdict::{Fallible, before_commit};
 
 /// A try to connect that was given up is a failure of the database only if it had this long.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// For whom a seat is wanted.
 #[derive(Clone, Copy)]
@@ -258,7 +258,7 @@ impl Drop for Seat {
             }
             None => {
                 if let Some(began) = self.connecting.take() {
-                    let given_up = began.elapsed() >= PATIENCE;
+                    let given_up = began.elapsed() >= CONNECT_PATIENCE;
                     let held = self.held.take();
                     self.seats.change(|state, now| {
                         if given_up {

@@ -105,6 +105,8 @@ fn expect_open(refused: &Refusal, scope: Scope) {
     assert_eq!((refused.code, refused.scope, refused.retryable), (Code::BreakerOpen, scope, true), "{refused}");
     assert!(refused.retry_after.is_some_and(|wait| !wait.is_zero() && wait < Duration::from_secs(2)));
     assert!(refused.valid_until_ms.is_some());
+    let (whose, not_whose) = if scope == Scope::Flow { ("this flow", "same database") } else { ("same database", "flow") };
+    assert!(refused.advice().contains(whose) && !refused.advice().contains(not_whose), "{}", refused.advice());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
+
+use spillgate_model::wall;
 
 use crate::core::Core;
 use crate::core::extents::{Extents, Position};
@@ -101,8 +103,7 @@ impl Look {
         for (number, (_, bytes)) in &self.files {
             extents.add_file(*number as usize, self.extents_in(*number, *bytes));
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let wall = wall::milliseconds(SystemTime::now());
         let mut core = Core::new(self.head.store, extents, 0, wall);
         core.recover(self, Recovered::default(), wall);
         core

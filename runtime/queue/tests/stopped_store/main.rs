@@ -4,11 +4,12 @@
 mod rig;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use spillgate_model::wall;
 use spillgate_queue::disk::Disk;
 use spillgate_queue::disk::simulated::{CallKind, SimulatedDisk};
 use spillgate_queue::inspect::{InspectError, export, inspect, purge, verify};
@@ -22,8 +23,7 @@ const LIMIT: u64 = 3 * FILE;
 fn stopped() -> (SimulatedDisk, Vec<Bytes>) {
     let rig = Rig::new(3, LIMIT);
     // What looks at a stopped store has the machine's clock: nothing is old.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
-    rig.clock.set_wall(u64::try_from(since.as_millis()).expect("it is not that late"));
+    rig.clock.set_wall(wall::milliseconds(SystemTime::now()));
     let (anna, ben) = (lane("bookings", "anna"), lane("or\"ders", "ben"));
     let mut waiting = Vec::new();
     for number in 0..40 {
