@@ -20,7 +20,7 @@ pub(crate) fn failure(diagnostics: &Diagnostics, during: While, scrub: &Scrub) -
         Failure::Unreachable => "the database cannot be reached".to_owned(),
         Failure::LinkLost => "the connection to the database was lost".to_owned(),
         Failure::Passing => format!("the database is busy with others: a lock, a deadlock or too many connections (SQLSTATE {state})"),
-        Failure::Ended => format!("the database ended the statement (SQLSTATE {state})"),
+        Failure::Ended => format!("the database ended the statement: its time was over, or an operator ended it (SQLSTATE {state})"),
         Failure::NoTransactions => "the table is not under commitment control, so it cannot be written in a transaction".to_owned(),
         Failure::Unfit => "the ODBC driver cannot be used".to_owned(),
         _ => format!("{} (SQLSTATE {state})", refusal(state)),

@@ -80,7 +80,7 @@ fn of_state(state: &str) -> (Failure, &'static str) {
         "55P03" => (Failure::Passing, "the database could not get a lock in time"),
         "57P03" => (Failure::Passing, "the database is starting or stopping"),
         "53300" => (Failure::Passing, "the database has no connection left"),
-        "57014" => (Failure::Ended, "the database ended the statement"),
+        "57014" => (Failure::Ended, "the database ended the statement: its time was over, or an operator ended it"),
         "57P01" | "57P02" | "57P04" | "57P05" | "25P03" | "40003" => (Failure::LinkLost, "the database closed the connection"),
         "23505" => (Failure::Refused, "a unique constraint was violated"),
         "23503" => (Failure::Refused, "a foreign key constraint was violated"),

@@ -37,8 +37,6 @@ pub(crate) enum Cause {
     Schema,
     /// The database could not do the work then, whatever it was: proven not executed.
     Busy,
-    /// The database ended the statement, by its own limit or an operator's hand.
-    Ended,
     /// The database is known not to answer: nobody asked it this time.
     NotTried,
 }
@@ -70,7 +68,9 @@ pub(crate) fn before_commit(error: DatabaseError) -> Box<Failed> {
         Failure::Unreachable => (Code::DatabaseUnreachable, true, Some(None)),
         Failure::LinkLost => (Code::DatabaseUnreachable, true, Some(None)),
         Failure::Passing => (Code::DatabaseError, true, Some(Some(PASSING_RETRY_AFTER))),
-        Failure::Refused | Failure::Ended | Failure::NoTransactions => (Code::DatabaseError, false, None),
+        // Of two clocks that end the same statement either may be first: what is said must not hang on that.
+        Failure::Ended => (Code::DeadlineExceeded, false, Some(Some(DEFAULT_RETRY_AFTER))),
+        Failure::Refused | Failure::NoTransactions => (Code::DatabaseError, false, None),
         Failure::Unfit => (Code::DatabaseUnreachable, false, None),
         Failure::ValueInexact { .. } => (Code::ValueInexact, false, None),
         Failure::ResultTooLarge { .. } => (Code::ResultTooLarge, false, None),
@@ -89,7 +89,6 @@ fn cause(error: &DatabaseError) -> Cause {
         (Failure::Passing, Blame::Others) | (Failure::LinkLost, _) => Cause::Busy,
         (Failure::Refused, Blame::Schema) | (Failure::NoTransactions, _) => Cause::Schema,
         (Failure::Refused, _) => Cause::Refused,
-        (Failure::Ended, _) => Cause::Ended,
         _ => Cause::Said,
     }
 }

@@ -52,8 +52,8 @@ fn not_executed(refusal: &Refusal, cause: Cause, attempt: u32, attempts: u32) ->
     }
     // A fault of this server, such as a panic, may be one of this moment.
     let ours = refusal.code == Code::Internal && refusal.scope == Scope::Server;
-    // What an operator can mend, or ended, must not cost acknowledged work: it comes back, and ends as a letter.
-    let mended = matches!(cause, Cause::Schema | Cause::Ended);
+    // What an operator can mend must not cost acknowledged work: it comes back, and ends as a letter.
+    let mended = cause == Cause::Schema;
     if !(refusal.retryable || ours || mended) {
         return Decision::End { state: JobState::Failed, frees_keys: true };
     }
@@ -82,6 +82,7 @@ fn backoff(attempt: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use spillgate_connector::{DatabaseError, Failure};
     use spillgate_model::Datum;
 
     use super::*;
@@ -155,8 +156,10 @@ mod tests {
     fn what_others_hold_uses_up_no_attempt_and_what_can_be_mended_ends_as_a_letter() {
         let held = decide(&retryable(Code::DatabaseError), &Left::Nothing, Cause::Busy, 99, 5);
         assert!(matches!(held, Decision::Hold { by: HeldBy::Database, aside: true, .. }), "{held:?}");
-        for cause in [Cause::Schema, Cause::Ended] {
-            let decided = |attempt| decide(&refused(Code::DatabaseError), &Left::Nothing, cause, attempt, 2);
+        let ended = crate::verdict::before_commit(DatabaseError::new(Failure::Ended, "ended", "57014"));
+        let ended = (Outcome::Refused(Box::new(ended.refusal)), ended.cause);
+        for (outcome, cause) in [(refused(Code::DatabaseError), Cause::Schema), ended] {
+            let decided = |attempt| decide(&outcome, &Left::Nothing, cause, attempt, 2);
             assert!(matches!(decided(1), Decision::Again { .. }), "{cause:?}");
             assert_eq!(decided(2), Decision::End { state: JobState::Dead, frees_keys: false }, "{cause:?}");
         }

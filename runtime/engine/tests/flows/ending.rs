@@ -99,6 +99,25 @@ async fn a_write_past_its_deadline_is_rolled_back_and_says_so() {
     assert_eq!(world.rows("quick", "{}").await.len(), 1);
 }
 
+/// By default both are as long: chance says which of them is first.
+#[tokio::test]
+async fn a_statement_without_time_gets_the_same_answer_whichever_clock_ends_it() {
+    let brief = "[database.brief]\ndriver = \"sqlite\"\nconnection = \"main.db\"\naccess = \"read-write\"\nstatement_timeout = \"200ms\"\n";
+    let settings = || Settings { more: brief.to_owned(), ..one_seat() };
+    let on_brief = |flow: String| flow.replace("database = \"main\"", "database = \"brief\"");
+    for (name, flow) in [("slow", slow as fn(&str) -> String), ("write", |deadline| slow_write(deadline, 2_000_000_000))] {
+        let by_deadline = World::with(&settings(), &[&flow("200ms")]).refusal(name, "{}").await;
+        let world = World::with(&settings(), &[&on_brief(flow("60s"))]);
+        let by_database = world.refusal(name, "{}").await;
+        let told =
+            |refusal: &spillgate_model::Refusal| (refusal.code, refusal.scope, refusal.retryable, refusal.retry_after, refusal.advice());
+        assert_eq!(told(&by_database), told(&by_deadline), "{name}");
+        assert_eq!((by_database.code, by_database.retryable), (Code::DeadlineExceeded, true));
+        assert!(by_database.detail.contains("its time was over"), "who ended it is told: {}", by_database.detail);
+        assert_eq!(world.count("SELECT count(*) FROM ITEM WHERE NAME = 'late'"), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_commit_that_is_not_answered_leaves_the_outcome_unknown() {
     let world = World::new(&[&slow_write("300ms", 10)]);

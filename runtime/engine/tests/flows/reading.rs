@@ -165,7 +165,7 @@ async fn failures_say_what_helps_and_hide_the_rest() {
     assert!(!refused.detail.contains("SELECT"), "{}", refused.detail);
     for (failure, code, retryable) in [
         (Failure::Passing, Code::DatabaseError, true),
-        (Failure::Ended, Code::DatabaseError, false),
+        (Failure::Ended, Code::DeadlineExceeded, true),
         (Failure::Unfit, Code::DatabaseUnreachable, false),
         (Failure::ValueInexact { column: "X".into() }, Code::ValueInexact, false),
         (Failure::ResultTooLarge { column: "X".into() }, Code::ResultTooLarge, false),
