@@ -182,13 +182,14 @@ impl FairSeats {
         self.forecast(asking, now)
     }
 
-    /// Whether a call like this would be refused now; nothing is changed. For the gate.
-    pub fn foresee(&self, asking: &Asking<'_>, now: Duration) -> Option<SeatRefusal> {
+    /// Whether a call like this would be refused now. Nothing is changed but that it is given a turn to come back. For the gate.
+    pub fn foresee(&mut self, asking: &Asking<'_>, now: Duration) -> Option<SeatRefusal> {
         let tenant = self.tenants.find(asking.tenant);
         if self.is_free(asking, tenant) {
             return None;
         }
-        self.refusal_of(asking, tenant.map_or(0, |tenant| tenant.waiting), now)
+        let waiting = tenant.map_or(0, |tenant| tenant.waiting);
+        self.refusal_of(asking, waiting, now)
     }
 
     /// Seats held.

@@ -176,7 +176,7 @@ impl Seats {
             return None;
         }
         let refusal = {
-            let state = self.lock();
+            let mut state = self.lock();
             let (asking, now) = (purpose.asking(|moment| state.at(moment)), state.at(Instant::now()));
             state.fair.foresee(&asking, now)?
         };

@@ -174,6 +174,6 @@ pub struct SeatRefusal {
     pub waiting: u32,
     /// How long a call like it would wait for its seat.
     pub expected_wait: Duration,
-    /// When asking again may help: from the rate at which seats come free, not jittered.
+    /// When asking again may help: a turn of its own, at the rate at which seats come free; not jittered.
     pub retry_after: Duration,
 }

@@ -94,7 +94,7 @@ impl FairSeats {
         let gone = dropped.len() + usize::from(taken.is_some());
         self.left_line(key.tenant, key.class, speed, u32::try_from(gone).unwrap_or(u32::MAX));
         for (number, waiting, kind) in dropped {
-            let refusal = self.refusal_of_waiting(kind, key, waiting.estimate, now);
+            let refusal = self.refusal_of_waiting(kind, key, &waiting, now);
             self.dropped.push_back((ticket(number), refusal));
         }
         taken

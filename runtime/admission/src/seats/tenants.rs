@@ -79,11 +79,14 @@ pub(super) struct Tenant {
     pub(super) backlogged: u32,
     pub(super) queues: [Queue; Class::ALL.len()],
     pub(super) evidence: Evidence,
+    /// The last turn that was given to a refused call, by speed.
+    pub(super) turns: [Duration; 2],
 }
 
 impl Tenant {
     fn new(name: Arc<str>, share: Share) -> Self {
-        Tenant { name, share, held: 0, waiting: 0, backlogged: 0, queues: Default::default(), evidence: Evidence::default() }
+        let (queues, evidence, turns) = Default::default();
+        Tenant { name, share, held: 0, waiting: 0, backlogged: 0, queues, evidence, turns }
     }
     fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0
@@ -148,6 +151,9 @@ impl Tenants {
     }
     pub(super) fn find(&self, name: &str) -> Option<&Tenant> {
         self.by_name.get(name).map(|place| &self.all[*place])
+    }
+    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut Tenant> {
+        self.by_name.get(name).map(|place| &mut self.all[*place])
     }
     pub(super) fn at(&self, place: usize) -> &Tenant {
         &self.all[place]

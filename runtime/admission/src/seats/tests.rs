@@ -1,5 +1,6 @@
 //! The seats against a simulated database, and against anything that may be asked in any order.
 
+mod advice;
 mod classes;
 mod isolation;
 mod limit;

@@ -18,6 +18,7 @@ fn agents(pool: &Pool) -> Callers {
         pace: Pace::Callers(200),
         attempts: 1,
         pause: ms(500),
+        obeys: false,
         from: s(1),
         until: s(1_000_000),
     }

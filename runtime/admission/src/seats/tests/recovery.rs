@@ -20,6 +20,7 @@ fn callers(pool: &Pool, tenant: &'static str, hold: Duration, pace: Pace) -> Cal
         pace,
         attempts: 1,
         pause: ms(100),
+        obeys: false,
         from: Duration::ZERO,
         until: FOREVER,
     }

@@ -38,9 +38,10 @@ pub(super) struct Callers {
     /// When they hang up.
     pub(super) patience: Duration,
     pub(super) pace: Pace,
-    /// Attempts at one task, and the pause between them; the advice to wait is ignored.
+    /// Attempts at one task, and the pause between them, unless they obey the advice to wait.
     pub(super) attempts: u32,
     pub(super) pause: Duration,
+    pub(super) obeys: bool,
     pub(super) from: Duration,
     pub(super) until: Duration,
 }
@@ -249,7 +250,7 @@ impl World {
         match asked {
             Asked::Refuse(refusal) => {
                 *self.told[kind].refused.entry(refusal.kind).or_default() += 1;
-                self.failed(kind, tenant, attempt);
+                self.failed(kind, tenant, attempt, Some(refusal.retry_after));
             }
             Asked::Wait(ticket) => {
                 self.tickets.insert(ticket, call);
@@ -271,10 +272,15 @@ impl World {
         self.plan(self.now + hold.mul_f64(factor * slowness), Event::Done(call));
     }
     /// A task that failed is tried again, or given up; a caller with one task at a time goes on.
-    fn failed(&mut self, kind: usize, tenant: usize, attempt: u32) {
-        let jitter = 0.5 + self.random();
+    fn failed(&mut self, kind: usize, tenant: usize, attempt: u32, advice: Option<Duration>) {
+        let random = self.random();
         let callers = &self.kinds[kind];
-        let again = self.now + callers.pause.mul_f64(jitter);
+        let again = self.now
+            + match advice.filter(|_| callers.obeys) {
+                // As callers are told it: never less than 50 ms, and up to half as long again.
+                Some(advice) => advice.max(ms(50)).mul_f64(1.0 + random / 2.0),
+                None => callers.pause.mul_f64(0.5 + random),
+            };
         if attempt < callers.attempts {
             self.plan(again, Event::Attempt { kind, tenant, attempt: attempt + 1 });
         } else if matches!(callers.pace, Pace::Callers(_)) {
@@ -296,7 +302,7 @@ impl World {
                     let call = self.tickets.remove(&ticket).expect("a ticket is named once, and only while it waits");
                     let Call { kind, tenant, attempt, .. } = self.calls.remove(&call).expect("it waits");
                     *self.told[kind].refused.entry(refusal.kind).or_default() += 1;
-                    self.failed(kind, tenant, attempt);
+                    self.failed(kind, tenant, attempt, Some(refusal.retry_after));
                 }
             }
             assert!(self.seats.in_use() <= self.pool.max, "over-admitted");
@@ -330,7 +336,7 @@ impl World {
             }
         }
         self.told[kind].timed_out += 1;
-        self.failed(kind, tenant, attempt);
+        self.failed(kind, tenant, attempt, None);
     }
     fn used(&mut self, kind: usize, tenant: usize, took: Duration) {
         *self.told[kind].used.entry(self.names[kind][tenant].clone()).or_default() += took.as_secs_f64();
