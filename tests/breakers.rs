@@ -134,7 +134,9 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
             });
         }
         server.wait_for("it to be shut out", |server| is_shut_out(server, "endless").then_some(()));
-        // Its probes fail all the while.
+        // Its probes fail all the while, and the other one asks for too much, too, once.
+        let failed = server.get(&key("quick"), ENDLESS);
+        assert!(failed.status >= 500 && failed.code() != "breaker_open", "{failed:?}");
         for call in 0..20 {
             let reply = quick(&server);
             assert_eq!(reply.status, 200, "call {call} of another tenant: {reply:?}");
@@ -144,7 +146,9 @@ fn what_one_tenant_asks_of_a_flow_shuts_the_flow_for_nobody_else() {
             .wait_for("a refusal", |server| Some(server.get(&key("endless"), ENDLESS)).filter(|reply| reply.code() == "breaker_open"));
         let said = refused.json();
         assert_eq!((&said["scope"], &said["retryable"]), (&"flow".into(), &true.into()), "{said}");
-        assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("your calls")), "{said}");
+        for (member, words) in [("detail", "Your calls of this flow"), ("advice", "other flows are not concerned")] {
+            assert!(said[member].as_str().is_some_and(|text| text.contains(words)), "{said}");
+        }
         assert!(is_shut_out(&server, "endless") && !is_shut_out(&server, "quick"), "{:?}", rows_of_tenants(&server));
         let explained = |tenant: &str| server.admin_get(OPERATOR, &format!("/admin/v1/tenants/{tenant}/explain?flow=count")).body;
         assert!(explained("endless").contains("\"flow.breaker\""), "{}", explained("endless"));
