@@ -12,6 +12,41 @@ fn serve(tenants: &str) -> Server {
     Server::start(&Options { binary: env!("CARGO_BIN_EXE_spillgate"), server: &server, flows: &[("say.toml", FLOW)], environment: &[] })
 }
 
+/// Starts it below a limit of file descriptors, in the words of a shell.
+fn serve_below(limit: &str) -> Server {
+    let server = "[tenant.agent]\nkeys = [\"agent-key-1\"]\n[admin.operator]\nkeys = [\"operator-key-1\"]\n";
+    let options = Options { binary: env!("CARGO_BIN_EXE_spillgate"), server, flows: &[("say.toml", FLOW)], environment: &[] };
+    let launcher = ["sh", "-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")].map(str::to_owned);
+    Server::start_through(&launcher, &options)
+}
+
+#[test]
+fn e8_idle_connections_leave_file_descriptors_to_everything_else() {
+    let server = serve_below("-n 200");
+    let connect = || std::net::TcpStream::connect(&server.flows).expect("the system accepts");
+    let held: Vec<_> = (0..180).map(|_| connect()).collect();
+    let mut refused = held.last().expect("there are some");
+    let mut reply = String::new();
+    std::io::Read::read_to_string(&mut refused, &mut reply).expect("it is answered, and closed");
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("\"overloaded\""), "{reply}");
+    let reload = || Request::new("POST", "/admin/v1/reload").key("operator-key-1").send(&server.admin);
+    assert_eq!(reload().status, 200, "{:?}", reload());
+    let mut kept = std::io::BufReader::new(held.into_iter().next().expect("the first"));
+    assert_eq!(keep_alive_get(&mut kept, "/api/unknown", "agent-key-1"), 404, "who was there before is served");
+    server.wait_for("call of somebody else", |server| {
+        (server.post("agent-key-1", "/api/say", r#"{"word": "yes"}"#).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn e8_a_low_soft_limit_of_file_descriptors_is_raised_as_far_as_the_hard_one_allows() {
+    let server = serve_below("-Sn 64");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("it runs");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("the system says");
+    let [soft, hard] = [0, 1].map(|at| line.split_whitespace().nth(at).and_then(|number| number.parse::<u64>().ok()).unwrap_or(u64::MAX));
+    assert_eq!(soft, hard.min(65_536), "{line}");
+}
+
 #[test]
 fn e8_series_and_memory_do_not_grow_with_unknown_paths_and_made_up_tenants() {
     let server = serve("[tenant.agent]\nkeys = [\"agent-key-1\"]\nrate = \"unlimited\"\n");

@@ -24,9 +24,9 @@ pub enum SourceError {
     /// A pipe or a device: reading it may never end.
     #[error("is no file")]
     NotAFile,
-    /// Anything else the system says.
+    /// Anything else the system says, in its words.
     #[error("cannot be read: {0}")]
-    System(std::io::ErrorKind),
+    System(String),
 }
 
 /// Reads files and the environment. The checker is pure over it.
@@ -126,7 +126,7 @@ fn collect(folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<PathBu
 fn system(error: &std::io::Error) -> SourceError {
     match error.kind() {
         std::io::ErrorKind::NotFound => SourceError::Missing,
-        kind => SourceError::System(kind),
+        _ => SourceError::System(error.to_string()),
     }
 }
 
@@ -192,5 +192,12 @@ mod tests {
     fn c9_what_is_no_file_is_a_fault_and_not_waited_for() {
         assert_eq!(Disk.read(Path::new("/dev/null")), Err(SourceError::NotAFile));
         assert_eq!(Disk.read(&std::env::temp_dir()), Err(SourceError::NotAFile));
+    }
+
+    #[test]
+    fn what_the_system_says_of_a_file_is_told_in_its_words() {
+        const TOO_MANY_OPEN_FILES: i32 = 24;
+        let error = std::io::Error::from_raw_os_error(TOO_MANY_OPEN_FILES);
+        assert!(system(&error).to_string().starts_with("cannot be read: Too many open files"), "{}", system(&error));
     }
 }

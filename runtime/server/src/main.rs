@@ -13,6 +13,7 @@ mod control_commands;
 mod cursor_key;
 mod data_dir;
 mod demo;
+mod descriptors;
 mod explain;
 mod health;
 mod init;

@@ -29,7 +29,7 @@ use crate::operations::Operator;
 use crate::overrides::KeptOverrides;
 use crate::reload::{self, Reloader};
 use crate::watch::Watch;
-use crate::{breakers, cli, commands, cursor_key, health, last_good, wiring};
+use crate::{breakers, cli, commands, cursor_key, descriptors, health, last_good, wiring};
 
 /// How long attempts that are cut off may take to let go.
 const CUT_OFF: Duration = Duration::from_secs(1);
@@ -98,6 +98,7 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
         otlp: plan.server.otlp.clone(),
         version: env!("CARGO_PKG_VERSION"),
     })?;
+    let connections = descriptors::connections();
     let cursor_key = cursor_key::load_or_make(&plan.server.data_dir)?;
     let engine = Engine::start(plan.clone(), wiring::make_database(), telemetry.clone(), cursor_key)
         .map_err(|problems| anyhow::anyhow!("{}", problems.join("\n")))?;
@@ -109,7 +110,7 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
     let keeping = Keeping::new(engine.clone(), folder, &plan);
     let reloader = Reloader::new(config.to_owned(), addresses, engine.clone(), telemetry.clone(), keeping.clone());
     let stopping = CancellationToken::new();
-    let gateway = Gateway::new(engine.clone(), telemetry.clone(), gateway_options(&keeping));
+    let gateway = Gateway::new(engine.clone(), telemetry.clone(), gateway_options(connections, &keeping));
     let overrides = KeptOverrides::new(engine.clone());
     let operator = Operator { reloader: reloader.clone(), keeping: keeping.clone(), overrides };
     let admin_service = Admin::new(engine.clone(), telemetry.clone(), Arc::new(operator));
@@ -143,9 +144,9 @@ async fn serve(config: &Path, plan: Arc<Plan>, addresses: Addresses, on_ready: i
 }
 
 /// What only the server knows of how things are.
-fn gateway_options(keeping: &Arc<Keeping>) -> GatewayOptions {
+fn gateway_options(connections: usize, keeping: &Arc<Keeping>) -> GatewayOptions {
     let keeping = keeping.clone();
-    GatewayOptions { readiness: Arc::new(move || keeping.reasons()), ..GatewayOptions::default() }
+    GatewayOptions { connections, readiness: Arc::new(move || keeping.reasons()) }
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

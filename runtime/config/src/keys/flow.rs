@@ -19,7 +19,7 @@ pub(crate) static ROOT: Section = Section {
     title: "a flow file",
     about: "One flow: an endpoint with typed input, ordered steps, limits and tests.",
     keys: &[
-        key("name", Kind::Text, "Unique; also the name of the MCP tool.").required(),
+        key("name", Kind::Text, "Unique; `spillgate call`, metrics and records name it so.").required(),
         key("about", Kind::Text, "What it gives, in a sentence: people and language models choose by it.").default("\"\""),
         key(
             "http",
