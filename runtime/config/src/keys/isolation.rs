@@ -30,7 +30,11 @@ pub(crate) const fn memory() -> Key {
     key("memory", Kind::Size { min: KIB, max: TIB }, "Its most of the server's `memory`; without it a quarter.").or_unlimited()
 }
 pub(crate) const fn weight() -> Key {
-    key("weight", Kind::Integer { min: 1, max: HEAVIEST }, "Its share of the seats against other tenants that wait.")
+    key(
+        "weight",
+        Kind::Integer { min: 1, max: HEAVIEST },
+        "Its share against other tenants that wait: of the seats, and of the workers of a queue.",
+    )
 }
 pub(crate) const fn seats() -> Key {
     key("seats", Kind::Table(&SEATS), "What it has of the connections of each database.")
