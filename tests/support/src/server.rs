@@ -280,6 +280,18 @@ impl Request {
     pub fn open(&self, address: &str) -> TcpStream {
         self.try_open(address).expect("the server accepts and the request is sent")
     }
+    /// The same where the reader's system takes hardly anything of the reply before somebody reads it.
+    pub fn open_narrow(&self, address: &str) -> TcpStream {
+        const TAKES: u32 = 128 * 1024;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let connecting = async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(TAKES)?;
+            socket.connect(crate::load::address(address)).await?.into_std()
+        };
+        let stream = runtime.block_on(connecting).expect("the server accepts");
+        stream.set_nonblocking(false).and_then(|()| self.send_on(stream)).expect("the request is sent")
+    }
     /// Sends it and reads the whole reply.
     pub fn send(&self, address: &str) -> Reply {
         let mut bytes = Vec::new();
@@ -296,7 +308,9 @@ impl Request {
         if whole { Ok(reply) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
     fn try_open(&self, address: &str) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect(address)?;
+        self.send_on(TcpStream::connect(address)?)
+    }
+    fn send_on(&self, mut stream: TcpStream) -> io::Result<TcpStream> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
         stream.write_all(&self.body)?;
