@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use spillgate_model::units::Rate;
-use spillgate_model::{Code, Refusal};
+use spillgate_model::{Code, Refusal, Scope};
 
 use crate::budget::{Budget, Reservation};
 use crate::call_time::{CallTime, Places};
@@ -206,12 +206,16 @@ impl TenantGate {
         server: &Arc<Budget>,
         server_limit: u64,
     ) -> Result<PayloadMemory, Refusal> {
-        let full = |name: &'static str, limit: u64, used: u64| {
-            let refusal = Refusal::new(Code::MemoryFull, "The memory for results is in use.").policy(name, limit, used);
-            refusal.retry_after(self.call_time.mean())
+        let full = |scope: Scope, detail: &str, policy: (&'static str, u64, u64)| {
+            let refusal = Refusal { scope, ..Refusal::new(Code::MemoryFull, detail) };
+            refusal.policy(policy.0, policy.1, policy.2).retry_after(self.call_time.mean())
         };
-        let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| full("tenant.memory", limits.memory, used))?;
-        let server = server.reserve(memory, server_limit).map_err(|used| full("server.memory", server_limit, used))?;
+        let tenant = self.memory.reserve(memory, limits.memory).map_err(|used| {
+            full(Scope::Tenant, "This tenant's part of the memory is in use by its other calls.", ("tenant.memory", limits.memory, used))
+        })?;
+        let server = server
+            .reserve(memory, server_limit)
+            .map_err(|used| full(Scope::Server, "The server's memory for results is in use.", ("server.memory", server_limit, used)))?;
         Ok(PayloadMemory { tenant, server })
     }
 

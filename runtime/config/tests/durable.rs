@@ -409,6 +409,29 @@ fn d5_shares_that_exceed_the_store_or_the_volume_are_named_with_their_numbers() 
 }
 
 #[test]
+fn d5_a_tenant_that_may_fill_a_queue_of_several_alone_is_noted() {
+    let with = |agent: &str, trips: &str| {
+        let server = SERVER.replace("items = \"unlimited\"", agent).replace("[queue.trips]\n", &format!("[queue.trips]\n{trips}\n"));
+        load(&source(&[TAKE]).file("conf/server.toml", server)).notes
+    };
+    let said = |notes: &[String]| {
+        notes.iter().any(|note| note.contains("1 of the 2 tenants of the queue trips (agent for one) may fill it alone"))
+    };
+    for (agent, trips, alone) in [
+        ("items = \"unlimited\"", "", true),
+        ("items = 40", "items = 40", true),
+        ("items = 39", "items = 40", false),
+        ("items = 40", "bytes = \"2MiB\"\nmax_item = \"64KiB\"", true),
+        // 30 items of 64KiB at the most are less than 2MiB.
+        ("items = 30", "bytes = \"2MiB\"\nmax_item = \"64KiB\"", false),
+        ("items = \"unlimited\"", "items = \"unlimited\"\nbytes = \"unlimited\"", false),
+    ] {
+        let notes = with(agent, trips);
+        assert_eq!(said(&notes), alone, "{agent}, {trips}: {notes:?}");
+    }
+}
+
+#[test]
 fn d5_items_that_a_tenant_or_an_item_has_no_room_for_are_noted() {
     let plan = plan(&[TAKE, &SYNC.replace("default = 10", "default = 10\nmax = 20")]);
     assert!(has_note(&plan, &["no flow uses the queue bookings"]), "{:?}", plan.notes);

@@ -85,6 +85,17 @@ fn the_gate_asks_rate_then_run_then_in_flight_then_memory() {
 }
 
 #[test]
+fn e1_a_refusal_for_memory_says_whose_memory_is_in_use() {
+    let world = World::default();
+    let refused = |memory: u64| world.enter(None, memory).expect_err("it is in use");
+    assert_eq!((refused(101).scope, refused(101).policy.expect("a policy").name), (Scope::Tenant, "tenant.memory"));
+    let held = world.server.reserve(950, 1_000).expect("nothing was reserved");
+    let of_server = refused(51);
+    assert_eq!((of_server.scope, of_server.policy.expect("a policy").name), (Scope::Server, "server.memory"));
+    drop(held);
+}
+
+#[test]
 fn calls_that_name_no_run_touch_no_table_of_runs() {
     let world = World::default();
     drop(world.enter(None, 1).expect("it runs"));

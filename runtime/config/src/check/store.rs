@@ -40,6 +40,7 @@ pub(crate) fn check_together(checker: &mut Checker<'_>, roots: &Roots, all: &Tog
     for tenant in all.tenants {
         tenant_holds_items(checker, roots, all, tenant);
     }
+    shared_queues(checker, roots, all);
     if all.flows.iter().any(is_durable) {
         sums(checker, all);
         volume(checker, all.server);
@@ -96,6 +97,28 @@ fn tenant_holds_items(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'
             tenant.name,
             ByteSize(bytes),
             queue.name
+        ));
+    }
+}
+
+/// A queue that one of its tenants may fill alone: what the others send is refused then.
+fn shared_queues(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'_>) {
+    for (index, queue) in all.queues.iter().enumerate() {
+        let calls_into = |tenant: &&TenantPlan| all.flows.iter().any(|flow| queue_of(flow) == Some(index) && tenant.may_call(&flow.name));
+        let tenants: Vec<&TenantPlan> = all.tenants.iter().filter(calls_into).collect();
+        let fills = |own: u64, whole: u64| whole != u64::MAX && own >= whole;
+        let may_fill = |tenant: &&&TenantPlan| {
+            let (items, bytes) = (tenant.queued.items.value, tenant.queued.bytes.value);
+            fills(items, queue.items.value) || fills(bytes.min(items.saturating_mul(queue.max_item.value)), queue.bytes.value)
+        };
+        let Some(first) = tenants.iter().find(may_fill).filter(|_| tenants.len() > 1) else { continue };
+        checker.notes.push(format!(
+            "{}: {} of the {} tenants of the queue {} ({} for one) may fill it alone, and what the others send is refused with queue_full then: set `queued.items` and `queued.bytes` of tenants below `items` and `bytes` of the queue",
+            queue_place(roots, &queue.name).short(),
+            tenants.iter().filter(may_fill).count(),
+            tenants.len(),
+            queue.name,
+            first.name
         ));
     }
 }

@@ -46,7 +46,8 @@ static SERVER: Section = Section {
         key("data_dir", Kind::Path, "Folder for what is kept on disk.").default("\"data\""),
         key("flows", Kind::Path, "Folder of flows; each `*.toml` below it is one.").default("\"flows\""),
         key("memory", Kind::Size { min: MIB, max: TIB }, "Hard budget for payloads in flight, reserved per call.").default("\"256MiB\""),
-        key("cache", Kind::Size { min: 0, max: TIB }, "What all cached replies together may hold; those of one tenant a quarter of it.").default("\"32MiB\""),
+        key("cache", Kind::Size { min: 0, max: TIB }, "What all cached replies together may hold; those of one tenant a quarter of it.")
+            .default("\"32MiB\""),
         key("http_hosts", Kind::List(&Kind::Text), "`host:port` of the only hosts `http` steps may call.").default("[]"),
         key("shutdown_grace", Kind::Time { min: 0, max: HOUR }, "How long accepted calls may go on after a stop.").default("\"20s\""),
         key("tls", Kind::Anything, "Certificate, key and client authority of the listener.").later(Stage::Edge),

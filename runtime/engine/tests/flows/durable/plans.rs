@@ -96,6 +96,7 @@ fn items_of_a_queue_that_left_the_plan_stay_and_are_served_when_it_is_back() {
     let job = life.append("book", r#"{"amount": 2}"#);
     let moved = BOOK.replace("queue = \"work\"", "queue = \"other\"");
     life.reload("[queue.other]\n", &[&moved]);
+    assert_eq!(life.engine.unserved().items, 1, "a pause hides nothing");
     life.pause("work", "one", false);
     // A queue that came with the plan is served.
     life.ended(life.append("book", r#"{"amount": 4}"#));
