@@ -86,7 +86,7 @@ codes! {
     Unauthenticated "unauthenticated" 401 Caller No "No valid key" "Send the key you were given as `Authorization: Bearer KEY`, or ask the operator for one; trying other keys or tools will not help.";
     Forbidden "forbidden" 403 Caller No "Not allowed" "Stop and report that this is not allowed; other keys, tools or ways to the same data are not allowed either.";
     UnknownFlow "unknown_flow" 404 Caller No "No such flow" "Read /openapi.json and call a flow listed there; a flow that is missing there cannot be reached in another way.";
-    UnknownPage "unknown_page" 404 Caller No "No such page" "Check the path; what a key may call is listed in /openapi.json of the flow listener.";
+    UnknownPage "unknown_page" 404 Caller No "No such page" "Check the path and the names in it; what a key may call is listed in /openapi.json of the flow listener, tenants and queues on pages of the admin listener.";
     UnknownJob "unknown_job" 404 Caller No "No such job" "Check the job id; a job is visible only to the tenant that started it.";
     Empty "empty" 404 Caller No "Nothing found" "Check the identifiers you sent; nothing matches them, and the same call will find nothing again.";
     ResultGone "result_gone" 410 Caller No "The result is no longer kept" "Read the data with another flow; the job ended and its result was dropped.";
