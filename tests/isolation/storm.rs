@@ -16,7 +16,7 @@ use crate::scene::{serve, tenant, turn};
 
 const SEATS: u32 = 8;
 const HEALING: Duration = Duration::from_secs(5);
-const LOOKED_AT: Duration = Duration::from_secs(3);
+const LOOKED_AT: Duration = Duration::from_secs(4);
 /// Long enough for as many callers to be there as ever will be.
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ fn promise_5_a_retry_storm_ends_when_sqlite_heals() {
 #[test]
 fn promise_5_a_retry_storm_ends_when_a_database_behind_ibms_driver_heals() {
     let _turn = turn();
-    assert_healed(&storm(&Pace::db2("PACE_HEALING"), &Written { statement_timeout: "\"2s\"", ..PATIENT }, SHORT));
+    assert_healed(&storm(&Pace::db2("PACE_HEALING"), &Written { statement_timeout: "\"1s\"", ..PATIENT }, SHORT));
 }
 
 /// E2, promise 5: a deadline counts against the flow, so that its breaker opens, and closes again.
