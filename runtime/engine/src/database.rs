@@ -20,7 +20,8 @@ pub struct LiveDatabase {
     guard: &'static str,
     pub(crate) seats: Arc<Seats>,
     pub(crate) breakers: Arc<DatabaseBreakers>,
-    pub(crate) retries: Arc<RetryBudget>,
+    /// What each of the plan's tenants may try again.
+    pub(crate) retries: RetryBudget,
 }
 
 /// What the admin face and `readyz` say about a database.
@@ -45,7 +46,7 @@ pub struct DatabaseStatus {
 }
 
 impl LiveDatabase {
-    /// `began`: since when moments are counted that pages show.
+    /// `began`: since when moments are counted that pages show. `tenants`: how many the plan has.
     pub(crate) fn new(
         plan: &DatabasePlan,
         connector: Arc<dyn Database>,
@@ -53,15 +54,17 @@ impl LiveDatabase {
         metrics: Arc<DatabaseMetrics>,
         answered: Arc<Notify>,
         began: Instant,
+        tenants: usize,
     ) -> Self {
         let guard = connector.read_only_guard();
         let seats = Seats::new(connector, limits_of(plan), metrics, answered, began);
-        LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: Arc::default() }
+        LiveDatabase { plan: plan.clone(), guard, seats, breakers, retries: RetryBudget::new(tenants) }
     }
-    /// The same sessions under another plan, whose limits they follow from [`Self::rules`] on.
-    pub(crate) fn under(&self, plan: &DatabasePlan) -> Self {
+    /// The same sessions under another plan, whose limits they follow from [`Self::rules`] on. `places`: which one each of its tenants
+    /// had under the plan before.
+    pub(crate) fn under(&self, plan: &DatabasePlan, places: &[Option<usize>]) -> Self {
         let LiveDatabase { guard, seats, breakers, retries, .. } = self;
-        LiveDatabase { plan: plan.clone(), guard, seats: seats.clone(), breakers: breakers.clone(), retries: retries.clone() }
+        LiveDatabase { plan: plan.clone(), guard, seats: seats.clone(), breakers: breakers.clone(), retries: retries.under(places) }
     }
     /// Its plan is the one that runs.
     pub(crate) fn rules(&self) {

@@ -122,10 +122,11 @@ fn build(
 ) -> Result<Live, Vec<String>> {
     let mut faults = Vec::new();
     let mut databases = Vec::with_capacity(plan.databases.len());
+    let (places, tenants) = (places(&plan, before), plan.tenants.len());
     for wanted in &plan.databases {
         let kept = before.and_then(|live| live.databases.iter().find(|database| database.serves(wanted)));
         match kept {
-            Some(kept) => databases.push(Arc::new(kept.under(wanted))),
+            Some(kept) => databases.push(Arc::new(kept.under(wanted, &places))),
             None => match make_database(wanted) {
                 Ok(connector) => {
                     let metrics = telemetry.database_metrics(&wanted.name);
@@ -133,7 +134,8 @@ fn build(
                     let breakers = known.map(|database| database.breakers.clone());
                     let breakers = breakers.unwrap_or_else(|| DatabaseBreakers::new(breakers_of_all, &wanted.name, telemetry));
                     let answered = durability.answered.clone();
-                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, breakers, metrics, answered, started.into())));
+                    let began = started.into();
+                    databases.push(Arc::new(LiveDatabase::new(wanted, connector, breakers, metrics, answered, began, tenants)));
                 }
                 Err(problem) => faults.push(format!("database {}: {problem}", wanted.name)),
             },
@@ -151,6 +153,13 @@ fn build(
     }
     let overrides = before.map(|before| before.overrides.clone()).unwrap_or_default();
     Ok(Live { tenants: live_tenants(&plan, &overrides, before), databases, flows: flows.into(), plan, overrides })
+}
+
+/// Which place each tenant of a plan had under the plan before.
+fn places(plan: &Plan, before: Option<&Live>) -> Vec<Option<usize>> {
+    let known: HashMap<&str, usize> =
+        before.iter().flat_map(|live| &live.tenants).enumerate().map(|(place, tenant)| (&*tenant.plan.name, place)).collect();
+    plan.tenants.iter().map(|tenant| known.get(&*tenant.name).copied()).collect()
 }
 
 /// Tenants in the plan's order, with the limits in force and what they have taken.

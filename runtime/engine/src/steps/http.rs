@@ -87,7 +87,7 @@ impl fmt::Debug for PreparedHttp {
 }
 
 impl PreparedHttp {
-    pub(crate) fn new(plan: &HttpStep, allowed: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(plan: &HttpStep, allowed: &[String], tenants: usize) -> Result<Self, String> {
         let method = Method::from_bytes(plan.method.as_bytes()).map_err(|_| format!("{} is no method", plan.method))?;
         let uri: Uri = plan.url.parse().map_err(|_| "the url cannot be read".to_owned())?;
         let host = host_and_port(&uri).ok_or("the url has no host")?;
@@ -101,7 +101,7 @@ impl PreparedHttp {
             value.set_sensitive(true);
             headers.push((name, value));
         }
-        Ok(PreparedHttp { method, uri, headers, host, retries: RetryBudget::default() })
+        Ok(PreparedHttp { method, uri, headers, host, retries: RetryBudget::new(tenants) })
     }
 
     fn request(&self, call: &Call, body: Option<&Datum>) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -124,7 +124,7 @@ impl PreparedHttp {
         request.body(Full::new(bytes.into()))
     }
 
-    /// What all that send it may retry.
+    /// What each that sends it may retry.
     pub(super) fn target(&self) -> Target<'_> {
         Target::service(&self.retries)
     }

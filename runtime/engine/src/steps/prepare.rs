@@ -83,7 +83,7 @@ impl PreparedFlow {
     pub(crate) fn new(flow: &Flow, plan: &Plan, databases: &[Arc<LiveDatabase>]) -> Result<Self, String> {
         let steps = flow.steps.iter().enumerate().map(|(index, step)| match &step.action {
             Action::Sql(sql) => Ok(PreparedStep::Sql(sql_step(flow, index, sql, plan))),
-            Action::Http(http) => match PreparedHttp::new(http, &plan.server.http_hosts) {
+            Action::Http(http) => match PreparedHttp::new(http, &plan.server.http_hosts, plan.tenants.len()) {
                 Ok(prepared) => Ok(PreparedStep::Http(prepared)),
                 Err(problem) => Err(format!("flow {}, step {}: {problem}", flow.name, step.name)),
             },

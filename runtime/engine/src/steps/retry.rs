@@ -1,4 +1,4 @@
-//! Another try: bounded, jittered, never past the deadline, and never more of them than a quarter of the calls.
+//! Another try: bounded, jittered, never past the deadline, and never more of them than a quarter of the tenant's calls.
 //!
 //! One layer only: what a queue will try again is not tried again within the attempt.
 
@@ -15,8 +15,9 @@ use crate::verdict::{Failed, Fallible};
 
 /// Longest wait before another try.
 const LONGEST: Duration = Duration::from_secs(30);
-/// What may be retried at one target: a quarter of the calls that may be, or one a second where they are few.
-const LIMITS: RetryLimits = RetryLimits { share: 0.25, floor: 10, window: Duration::from_secs(10) };
+/// What a tenant may retry at one target: a quarter of its calls that may be, or one a second where they are few. All that have few are
+/// bounded together: by a tenth of all calls, or five a second.
+const LIMITS: RetryLimits = RetryLimits { share: 0.25, floor: 10, floors_share: 0.1, floors: 50, window: Duration::from_secs(10) };
 
 /// Which try of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) enum Attempt {
     Again,
 }
 
-/// What is asked, and what all that ask it may retry.
+/// What is asked, and what each tenant that asks it may retry.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     budget: &'a RetryBudget,
@@ -58,7 +59,7 @@ impl<'a> Tries<'a> {
         let by_queue = context.unattended && !scheduled && !writing.must_go_on();
         let (attempts, backoff) = step.retry.filter(|_| !by_queue).map_or((1, Duration::ZERO), |retry| (retry.attempts, retry.backoff));
         if attempts > 1 {
-            target.budget.called(&LIMITS, context.inner.breakers.now());
+            target.budget.called(context.call.tenant, &LIMITS, context.inner.breakers.now());
         }
         Tries { context, target, left: attempts.saturating_sub(1), ceiling: backoff, attempt: Attempt::First }
     }
@@ -69,13 +70,13 @@ impl<'a> Tries<'a> {
     }
 
     /// Waits for the next try. The failure itself where there is none: it will not pass, all tries are used, the deadline is too near, or
-    /// others have spent what there is to retry. Those that wait are counted with those that run (case E3).
+    /// the tenant has spent what it may retry. Those that wait are counted with those that run (case E3).
     pub(super) async fn again(&mut self, mut failed: Box<Failed>) -> Fallible<()> {
         let wait = jittered(self.ceiling);
         if !failed.again || self.left == 0 || Instant::now() + wait >= self.context.deadline {
             return Err(failed);
         }
-        if !self.target.budget.take(&LIMITS, self.context.inner.breakers.now()) {
+        if !self.target.budget.take(self.context.call.tenant, &LIMITS, self.context.inner.breakers.now()) {
             if let Some(metrics) = self.target.metrics {
                 metrics.retries_refused.increment();
             }

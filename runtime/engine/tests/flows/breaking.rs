@@ -112,7 +112,7 @@ fn expect_open(refused: &Refusal, scope: Scope) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
     let world = World::with(&breaker(), &[QUICK]);
-    world.open("quick", Failure::LinkLost, None).await;
+    world.open("quick", Failure::Unreachable, None).await;
     world.half_open(None).await;
     let probe = world.crowd(None).await;
     world.faults.fail_reads([Failure::Refused]);
@@ -125,7 +125,7 @@ async fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e2_a_probe_that_hangs_frees_its_place_after_its_limit() {
     let world = World::with(&breaker(), &[QUICK]);
-    world.open("quick", Failure::LinkLost, None).await;
+    world.open("quick", Failure::Unreachable, None).await;
     world.half_open(None).await;
     let lost = world.crowd(None).await;
     until("its limit is over", || world.breaker(None).status.probes == 0).await;
@@ -224,6 +224,85 @@ async fn calls_that_are_refused_between_tries_to_connect_open_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e2_links_that_a_tenants_statements_take_with_them_shut_out_that_tenant_from_that_flow_alone() {
+    let world = World::with(&breaker(), &[QUICK, OTHER]);
+    let as_two = |flow: &str| world.engine.run(world.call_as("two", flow, "{}"));
+    world.fail_all(Some(Failure::LinkLost));
+    for _ in 0..5 {
+        assert_eq!(world.refusal("quick", "{}").await.code, Code::DatabaseUnreachable);
+    }
+    expect_open(&world.refusal("quick", "{}").await, Scope::Flow);
+    world.fail_all(None);
+    for flow in ["quick", "other"] {
+        assert_eq!((rows(as_two(flow).await).len(), world.gate_says("two", flow)), (1, None));
+    }
+    assert_eq!(world.rows("other", "{}").await.len(), 1, "nor is it shut out of others");
+    assert_eq!((world.state(None), world.breaker(None).status.failures), (BreakerState::Closed, 0));
+    world.half_open(Some("quick")).await;
+    world.closes_with_the_next_good_answer(Some("quick")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_goes_down_is_left_alone_by_the_sessions_that_cannot_be_opened_and_recovers() {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { min_calls = 3, cool_down = \"100ms\" }";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[QUICK, OTHER]);
+    assert_eq!(world.rows("quick", "{}").await.len(), 1);
+    // Kept sessions are lost over what is sent next, and no other can be opened.
+    world.fail_all(Some(Failure::LinkLost));
+    world.faults.connects_fail.store(true, Ordering::SeqCst);
+    patiently("it opens", async {
+        while world.state(None) == BreakerState::Closed {
+            assert_eq!(world.refusal("quick", "{}").await.code, Code::DatabaseUnreachable);
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    expect_open(&refusal(world.engine.run(world.call_as("two", "other", "{}")).await), Scope::Database);
+    assert_eq!(world.state(Some("quick")), BreakerState::Closed, "it is not for the flow to answer for that");
+    world.fail_all(None);
+    world.faults.connects_fail.store(false, Ordering::SeqCst);
+    patiently("it closes", async {
+        while !matches!(world.run("other", "{}").await, Outcome::Rows { .. }) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(world.state(None), BreakerState::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_asks_for_a_window_comes_to_rest_and_is_kept_no_longer() {
+    let pool = "{ max = 8, line = 100 }\nbreaker = { window = \"1s\", min_calls = 5, cool_down = \"100ms\" }";
+    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[QUICK, OTHER]);
+    world.open("quick", Failure::Ended, Some("quick")).await;
+    world.open("other", Failure::Unreachable, None).await;
+    let (kept, moved) = (world.engine.kept_breakers(), world.engine.breaker_moved());
+    assert_eq!(kept.len(), 2);
+    until("nothing is kept", || world.engine.kept_breakers().is_empty()).await;
+    let metrics = || {
+        world.engine.publish_seats();
+        world.faults.metrics()
+    };
+    let shut_out = metrics().lines().filter(|line| line.contains("state=\"closed\"} 1")).count();
+    assert_eq!(shut_out, world.engine.breakers().iter().filter(|view| view.tenant.is_none()).count(), "{}", metrics());
+    patiently("whoever keeps them is told", async {
+        while world.breaker(None).moves.last().is_none_or(|moved| moved.to != BreakerState::Closed) {
+            moved.notified().await;
+        }
+    })
+    .await;
+    until("it is forgotten", || world.engine.breakers().iter().all(|view| view.tenant.is_none())).await;
+    let calls: Vec<_> = (0..100).map(|_| world.spawn("quick")).collect();
+    for call in calls {
+        assert_eq!(rows(patiently("a call", call).await.expect("no panic")).len(), 1, "no call waits for another's probe");
+    }
+    // Nor is it opened again by what was kept of it.
+    let started = crate::support::start(&world.folder, &world.faults, [7; 32]);
+    started.restore_breakers(&kept);
+    assert!(started.breakers().iter().all(|view| view.status.state == BreakerState::Closed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_callers_do_opens_nothing() {
     let hasty = r#"
 name = "hasty"
@@ -296,7 +375,7 @@ sql = "SELECT count(*) AS N FROM ITEM"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_is_not_even_begun_behind_an_open_breaker_and_closes_it_by_its_commit() {
     let world = World::with(&breaker(), &[QUICK, WRITE]);
-    world.open("quick", Failure::LinkLost, None).await;
+    world.open("quick", Failure::Unreachable, None).await;
     let begun = world.faults.begins.load(Ordering::SeqCst);
     let refused = world.refusal("put", "{}").await;
     expect_open(&refused, Scope::Database);
@@ -321,7 +400,7 @@ sql = "SELECT count(*) AS N FROM ITEM"
 on_error = { value = "unknown" }
 "#;
     let world = World::with(&breaker(), &[QUICK, answering]);
-    world.open("quick", Failure::LinkLost, None).await;
+    world.open("quick", Failure::Unreachable, None).await;
     assert_eq!(world.value("answering", "{}").await, "\"unknown\"");
     assert_eq!(world.gate_says("one", "answering"), None, "the gate lets it pass");
 }
@@ -330,7 +409,7 @@ on_error = { value = "unknown" }
 async fn an_outage_is_kept_across_a_restart_and_a_mended_flow_is_not() {
     let world = World::with(&breaker(), &[QUICK, OTHER]);
     world.open("quick", Failure::Ended, Some("quick")).await;
-    world.open("other", Failure::LinkLost, None).await;
+    world.open("other", Failure::Unreachable, None).await;
     let mut kept = world.engine.kept_breakers();
     assert_eq!(kept.iter().map(KeptBreaker::name).collect::<Vec<_>>(), ["main", "main/quick/one"]);
     kept.iter_mut().for_each(|kept| kept.until_ms += 3_600_000);
@@ -388,9 +467,7 @@ async fn a_breaker_that_is_off_lets_everything_pass() {
     assert!(world.engine.kept_breakers().is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e3_of_400_calls_that_fail_together_at_most_100_are_tried_again() {
-    let eager = r#"
+const EAGER: &str = r#"
 name = "eager"
 http = "GET /eager"
 effect = "read"
@@ -401,8 +478,15 @@ database = "main"
 sql = "SELECT count(*) AS N FROM ITEM"
 retry = { attempts = 3, backoff = "50ms" }
 "#;
-    let pool = "{ max = 8, line = 500, shed = \"off\" }\nbreaker = \"off\"";
-    let world = World::with(&Settings { pool: Some(pool), ..Settings::default() }, &[eager]);
+
+/// Whatever fails, calls go on.
+fn unbroken() -> Settings {
+    Settings { pool: Some("{ max = 8, line = 500, shed = \"off\" }\nbreaker = \"off\""), ..Settings::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_of_400_calls_that_fail_together_at_most_100_are_tried_again() {
+    let world = World::with(&unbroken(), &[EAGER]);
     world.fail_all(Some(Failure::Passing));
     // They begin together: the first ones wait in the database for the last one to come.
     world.faults.reads_wait.store(8, Ordering::SeqCst);
@@ -419,4 +503,30 @@ retry = { attempts = 3, backoff = "50ms" }
     let again = world.faults.reads() - 400;
     assert!((1..=100).contains(&again), "{again} retries reached the database");
     assert!(spent >= 300, "{spent} calls were told why they were not tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_a_tenant_whose_calls_all_fail_takes_no_other_tenants_retries_away() {
+    let world = World::with(&unbroken(), &[EAGER]);
+    world.fail_all(Some(Failure::Passing));
+    let failing: Vec<_> = (0..100).map(|_| world.spawn_as("one", "eager")).collect();
+    let mut spent = 0;
+    for call in failing {
+        let refused = refusal(patiently("a call", call).await.expect("no panic"));
+        spent += usize::from(refused.detail.contains("the budget for retries is spent"));
+    }
+    assert!(spent >= 75, "{spent} calls of the first one found its budget spent");
+    world.fail_all(None);
+    for settings in [unbroken(), Settings { more: "[tenant.early]\nkeys = [\"key-of-early\"]\n".into(), ..unbroken() }] {
+        // Also under another plan, in which it has another place.
+        world.reload(&settings, &[EAGER]).expect("the plan is good");
+        for _ in 0..5 {
+            world.faults.fail_reads([Failure::Passing]);
+            let outcome = patiently("a call", world.spawn_as("two", "eager")).await.expect("no panic");
+            assert!(matches!(outcome, Outcome::Rows { .. }), "it fails once and is tried again: {outcome:?}");
+        }
+        world.faults.fail_reads([Failure::Passing]);
+        let refused = refusal(patiently("a call", world.spawn_as("one", "eager")).await.expect("no panic"));
+        assert!(refused.detail.contains("the budget for retries is spent"), "the first one's is: {refused}");
+    }
 }
