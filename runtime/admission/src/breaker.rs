@@ -11,6 +11,8 @@
 //! 4. Under calls it is never stuck: a good answer to a probe closes it, and there is a probe after each cool-down.
 //! 5. A cool-down is at most a sixteenth of the outage so far, where that is more than `cool_down`, and never above [`LONGEST_COOL_DOWN`]:
 //!    what was down for half a minute is asked again every two seconds, so that recovery is seen in a fraction of the time that was lost.
+//!    The outage is the time from its opening to its last failure: what nobody asks does not go on failing.
+//! 6. It comes to rest: where nobody came for a window after a cool-down, it is closed, and what fails then is a first failure.
 //!
 //! Closed, it costs a load to enter and one exchange to tell; the lock is taken by openings, closings and what comes between.
 
@@ -90,14 +92,14 @@ pub enum Said {
 pub struct Pass {
     turn: u32,
     probe: Option<u64>,
-    /// With this call the breaker is half open.
-    pub half_opened: Option<Moved>,
+    /// With this call the breaker is half open; or closed, since nobody came for long.
+    pub moved: Option<Moved>,
 }
 
 impl Pass {
     /// Through a closed breaker.
     fn closed(turn: u32) -> Pass {
-        Pass { turn, probe: None, half_opened: None }
+        Pass { turn, probe: None, moved: None }
     }
     /// Whether much depends on this call.
     pub fn is_probe(&self) -> bool {
@@ -139,6 +141,8 @@ pub struct Shut {
 pub struct Outage {
     /// How long it has lasted.
     pub lasted: Duration,
+    /// Of that, the time to its last failure: the next cool-down goes by that.
+    pub failing: Duration,
     /// How long nobody may ask still.
     pub cool_down: Duration,
 }
@@ -173,6 +177,10 @@ struct Opened {
     since: Duration,
     /// How long the outage had lasted then, before a restart.
     before: Duration,
+    /// Of the outage, the time to its last failure.
+    failing: Duration,
+    /// When a probe began or ended last.
+    asked: Duration,
     /// Nothing passes before.
     until: Duration,
     probing: bool,
@@ -199,21 +207,22 @@ impl Breaker {
             return Ok(Pass::closed(turn));
         }
         let mut opened = self.lock();
+        let rested = self.rested(&mut opened, limits, now);
         let turn = self.turn.load(Ordering::Acquire);
         if is_closed(turn) {
-            return Ok(Pass::closed(turn));
+            return Ok(Pass { moved: rested, ..Pass::closed(turn) });
         }
         if let Some(shut) = opened.shut(limits, now) {
             return Err(shut);
         }
         opened.probes.retain(|probe| probe.is_out(limits, now));
-        opened.number += 1;
+        (opened.number, opened.asked) = (opened.number + 1, now);
         let probe = Probe { number: opened.number, since: now };
         let number = Some(probe.number);
         opened.probes.push(probe);
         let was_probing = std::mem::replace(&mut opened.probing, true);
-        let half_opened = (!was_probing).then(|| self.moved(&mut opened, BreakerState::HalfOpen, limits, now));
-        Ok(Pass { turn, probe: number, half_opened })
+        let moved = (!was_probing).then(|| self.moved(&mut opened, BreakerState::HalfOpen, limits, now));
+        Ok(Pass { turn, probe: number, moved })
     }
 
     /// Whether a call would be refused now. Takes no place: others may be faster.
@@ -222,7 +231,12 @@ impl Breaker {
             return None;
         }
         let opened = self.lock();
-        if is_closed(self.turn.load(Ordering::Acquire)) { None } else { opened.shut(limits, now) }
+        if self.is_closed(&opened, limits, now) { None } else { opened.shut(limits, now) }
+    }
+
+    /// Closes it where nobody came for a window after its cool-down. Answers how it stands now, if so.
+    pub fn rest(&self, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
+        if is_closed(self.turn.load(Ordering::Acquire)) { None } else { self.rested(&mut self.lock(), limits, now) }
     }
 
     /// What a call said. Answers how the breaker stands now, if that opened or closed it.
@@ -237,9 +251,10 @@ impl Breaker {
     /// How it is.
     pub fn status(&self, limits: &BreakerLimits, now: Duration) -> BreakerStatus {
         let opened = self.lock();
-        let closed = is_closed(self.turn.load(Ordering::Acquire));
+        let closed = self.is_closed(&opened, limits, now);
         let counted = self.window.sum(limits.window, now);
-        let outage = Outage { lasted: opened.lasted(now), cool_down: opened.until.saturating_sub(now) };
+        let cool_down = opened.until.saturating_sub(now);
+        let outage = Outage { lasted: opened.lasted(now), failing: opened.failing, cool_down };
         BreakerStatus {
             state: match (closed, opened.until > now) {
                 (true, _) => BreakerState::Closed,
@@ -262,7 +277,7 @@ impl Breaker {
     pub fn is_idle(&self, limits: &BreakerLimits, now: Duration) -> bool {
         let opened = self.lock();
         let quiet = opened.moves.back().is_none_or(|last| last.at + limits.window <= now);
-        quiet && is_closed(self.turn.load(Ordering::Acquire)) && self.window.sum(limits.window, now).ill == 0
+        quiet && self.is_closed(&opened, limits, now) && self.window.sum(limits.window, now).ill == 0
     }
 
     /// Opens one that was open before a restart, unless it has been told better or worse since.
@@ -270,8 +285,8 @@ impl Breaker {
         let mut opened = self.lock();
         let turn = self.turn.load(Ordering::Acquire);
         if turn == 0 && self.window.sum(limits.window, now).well == 0 {
-            let until = now + outage.cool_down.min(cool_down(outage.lasted, limits));
-            (opened.since, opened.before) = (now, outage.lasted);
+            let until = now + outage.cool_down.min(cool_down(outage.failing, limits));
+            (opened.since, opened.before, opened.failing) = (now, outage.lasted, outage.failing);
             opened.shuts(until);
             self.turn.store(turn + 1, Ordering::Release);
         }
@@ -280,6 +295,23 @@ impl Breaker {
     fn lock(&self) -> MutexGuard<'_, Opened> {
         // Every change under the lock is whole before anything can panic.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self, opened: &Opened, limits: &BreakerLimits, now: Duration) -> bool {
+        is_closed(self.turn.load(Ordering::Acquire)) || opened.is_over(limits, now)
+    }
+
+    fn rested(&self, opened: &mut Opened, limits: &BreakerLimits, now: Duration) -> Option<Moved> {
+        let turn = self.turn.load(Ordering::Acquire);
+        (!is_closed(turn) && opened.is_over(limits, now)).then(|| self.closed(opened, turn, limits, now))
+    }
+
+    fn closed(&self, opened: &mut Opened, turn: u32, limits: &BreakerLimits, now: Duration) -> Moved {
+        let moved = self.moved(opened, BreakerState::Closed, limits, now);
+        // What was counted before the outage is of another time.
+        self.window.clear();
+        self.turn.store(turn.wrapping_add(1), Ordering::Release);
+        moved
     }
 
     /// A call of a closed breaker.
@@ -300,7 +332,7 @@ impl Breaker {
         if !is_closed(turn) {
             return None;
         }
-        (opened.since, opened.before) = (now, Duration::ZERO);
+        (opened.since, opened.before, opened.failing) = (now, Duration::ZERO, Duration::ZERO);
         opened.shuts(now + limits.cool_down);
         self.turn.store(turn.wrapping_add(1), Ordering::Release);
         Some(self.moved(&mut opened, BreakerState::Open, limits, now))
@@ -314,23 +346,18 @@ impl Breaker {
         // One that lost its place is not listened to.
         let place = opened.probes.iter().position(|probe| probe.number == number && probe.is_out(limits, now))?;
         opened.probes.swap_remove(place);
-        let outage = opened.lasted(now);
+        opened.asked = now;
         match said {
             Said::Nothing => None,
             Said::Ill => {
-                let until = now + cool_down(outage, limits);
+                opened.failing = opened.lasted(now);
+                let until = now + cool_down(opened.failing, limits);
                 opened.shuts(until);
                 Some(self.moved(&mut opened, BreakerState::Open, limits, now))
             }
             Said::Well => {
                 opened.good += 1;
-                (opened.good >= limits.probes.max(1)).then(|| {
-                    let moved = self.moved(&mut opened, BreakerState::Closed, limits, now);
-                    // What was counted before the outage is of another time.
-                    self.window.clear();
-                    self.turn.store(turn.wrapping_add(1), Ordering::Release);
-                    moved
-                })
+                (opened.good >= limits.probes.max(1)).then(|| self.closed(&mut opened, turn, limits, now))
             }
         }
     }
@@ -355,6 +382,10 @@ impl Opened {
     }
     fn lasted(&self, now: Duration) -> Duration {
         self.before + now.saturating_sub(self.since)
+    }
+    /// Nobody came for a window after the cool-down, and nobody is out.
+    fn is_over(&self, limits: &BreakerLimits, now: Duration) -> bool {
+        self.until.max(self.asked) + limits.window <= now && !self.probes.iter().any(|probe| probe.is_out(limits, now))
     }
     fn shut(&self, limits: &BreakerLimits, now: Duration) -> Option<Shut> {
         if self.until > now {

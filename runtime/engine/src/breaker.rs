@@ -2,9 +2,10 @@
 //! ended.
 //!
 //! Invariants
-//! 1. What keeps everybody from the database (no session can be opened, a link is lost) counts against the database. A statement that
-//!    gets no answer in time, or was ended by the database, counts against its flow, and there for its tenant alone: a slow flow never
-//!    shuts the database for other flows, and what one tenant asks of a flow never shuts the flow for other tenants.
+//! 1. What keeps everybody from the database (no session can be opened, or it is gone before anything was sent) counts against the
+//!    database. A statement that gets no answer in time, was ended by the database, or takes its link with it counts against its flow,
+//!    and there for its tenant alone: no flow ever shuts the database for other flows, and what one tenant asks of a flow never shuts the
+//!    flow for other tenants. A database that goes down is noticed by the sessions that cannot be opened instead.
 //! 2. What callers get wrong, what they give up, and what this server refuses count against nobody.
 //! 3. A deadline counts only where the database had half of the flow's own: neither a wait in line nor a caller in haste opens anything.
 //! 4. Each passage is told once, by drop at the latest; where both stay closed it takes no lock and allocates nothing.
@@ -141,10 +142,17 @@ impl LiveBreaker {
         shut.map(|shut| self.refusal(shut))
     }
 
-    /// Forgets what says nothing any more.
+    /// Closes what nobody came to for long, and forgets what says nothing any more.
     pub(crate) fn forget_idle(&self, plan: Option<&BreakerPlan>) {
-        if let (Whose::EachTenant(breakers), Some(plan)) = (&self.breaker, plan) {
-            breakers.forget(&limits(plan), self.all.now());
+        let Some(limits) = plan.map(limits) else { return };
+        let now = self.all.now();
+        let rest = |tenant: &str, breaker: &Breaker| breaker.rest(&limits, now).map_or((), |moved| self.moved(tenant, moved, &limits));
+        match &self.breaker {
+            Whose::Everybody(breaker) => rest("", breaker),
+            Whose::EachTenant(breakers) => {
+                breakers.all().iter().for_each(|(tenant, breaker)| rest(tenant, breaker));
+                breakers.forget(&limits, now);
+            }
         }
     }
 
@@ -161,7 +169,7 @@ impl LiveBreaker {
             Whose::EachTenant(breakers) => breakers.enter(tenant, limits, now),
         };
         let pass = entered.map_err(|shut| Box::new(self.refusal(shut)))?;
-        if let Some(moved) = pass.half_opened {
+        if let Some(moved) = pass.moved {
             self.moved(tenant, moved, limits);
         }
         Ok(pass)
@@ -192,7 +200,7 @@ impl LiveBreaker {
     fn refusal(&self, shut: Shut) -> Refusal {
         self.metrics.refused.increment();
         let (scope, detail) = match self.flow {
-            None => (Scope::Database, "The database has not answered well; nothing is sent to it before valid_until."),
+            None => (Scope::Database, "No sessions of the database could be opened; nothing is sent to it before valid_until."),
             Some(_) => (Scope::Flow, "Your calls of this flow got no good answer; it is not run for you before valid_until."),
         };
         let spread = jittered((shut.retry_after / 4).min(SPREAD));

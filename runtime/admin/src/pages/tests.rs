@@ -208,7 +208,7 @@ fn fair() -> SeatStatus {
 }
 
 fn breakers() -> databases::Breakers {
-    let outage = Outage { lasted: Duration::from_secs(7), cool_down: Duration::from_millis(400) };
+    let outage = Outage { lasted: Duration::from_secs(7), failing: Duration::from_secs(7), cool_down: Duration::from_millis(400) };
     let open = BreakerView {
         database: "fleet".into(),
         flow: None,

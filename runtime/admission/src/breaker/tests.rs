@@ -87,12 +87,12 @@ fn e2_a_probe_that_ends_in_a_callers_error_frees_its_place() {
     let mut passes = crowd(&breaker, at(1_000));
     assert_eq!(passes.len(), 1, "exactly one probe of 100 callers");
     let probe = passes.pop().expect("one");
-    assert!(probe.is_probe() && probe.half_opened.is_some_and(|moved| moved.to == BreakerState::HalfOpen));
+    assert!(probe.is_probe() && probe.moved.is_some_and(|moved| moved.to == BreakerState::HalfOpen));
     assert_eq!(breaker.told(probe, Said::Nothing, &LIMITS, at(1_100)), None);
     let mut passes = crowd(&breaker, at(1_100));
     assert_eq!(passes.len(), 1, "the next one is asked at once");
     let probe = passes.pop().expect("one");
-    assert!(probe.is_probe() && probe.half_opened.is_none());
+    assert!(probe.is_probe() && probe.moved.is_none());
     assert_eq!(breaker.told(probe, Said::Well, &LIMITS, at(1_200)).map(|moved| moved.to), Some(BreakerState::Closed));
     assert_eq!(crowd(&breaker, at(1_200)).len(), 100);
 }
@@ -180,7 +180,7 @@ fn the_longer_an_outage_the_rarer_the_probes() {
 
 #[test]
 fn an_outage_outlives_a_restart() {
-    let outage = Outage { lasted: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
+    let outage = Outage { lasted: Duration::from_secs(160), failing: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
     let soon = Duration::from_millis(10);
     let breaker = Breaker::default();
     breaker.restore(outage, &LIMITS, soon);
@@ -192,13 +192,64 @@ fn an_outage_outlives_a_restart() {
     assert_eq!(next.cool_down, Duration::from_secs(165) / 16, "the time before the restart counts");
 
     let strange = Breaker::default();
-    strange.restore(Outage { lasted: Duration::ZERO, cool_down: Duration::from_secs(86_400) }, &LIMITS, soon);
+    strange.restore(Outage { lasted: Duration::ZERO, failing: Duration::ZERO, cool_down: Duration::from_secs(86_400) }, &LIMITS, soon);
     assert!(strange.enter(&LIMITS, soon + LIMITS.cool_down).is_ok(), "whatever was kept, no cool-down is longer than one of ours");
 
     let in_use = Breaker::default();
     assert_eq!(call(&in_use, Said::Well, soon), None);
     in_use.restore(outage, &LIMITS, soon);
     assert_eq!(in_use.status(&LIMITS, soon).state, BreakerState::Closed, "a good answer since is worth more");
+}
+
+#[test]
+fn what_nobody_asks_for_a_window_is_closed_again() {
+    let night = 8 * 3_600_000;
+    for later in [21_000, 140_000, night] {
+        let breaker = open();
+        assert_eq!(breaker.status(&LIMITS, at(20_999)).state, BreakerState::HalfOpen, "a window after its cool-down");
+        let status = breaker.status(&LIMITS, at(later));
+        assert_eq!((status.state, status.outage), (BreakerState::Closed, None));
+        assert_eq!(breaker.refuses(&LIMITS, at(later)), None);
+        assert!(later < night || breaker.is_idle(&LIMITS, at(later)));
+        let mut passes = crowd(&breaker, at(later));
+        assert_eq!(passes.len(), 100, "nobody waits for another's probe");
+        assert_eq!(passes.remove(0).moved.map(|moved| moved.to), Some(BreakerState::Closed), "it is told once");
+        assert!(passes.iter().all(|pass| pass.moved.is_none() && !pass.is_probe()));
+        for _ in 0..19 {
+            assert_eq!(call(&breaker, Said::Ill, at(later)), None, "a first failure, and others, open nothing");
+        }
+        assert_eq!(call(&breaker, Said::Ill, at(later)), Some(BreakerState::Open));
+        let shut = Shut { retry_after: LIMITS.cool_down };
+        assert_eq!(breaker.enter(&LIMITS, at(later)), Err(shut), "the outage of then is over");
+    }
+    let breaker = open();
+    assert_eq!(breaker.rest(&LIMITS, at(20_999)), None);
+    assert_eq!(breaker.rest(&LIMITS, at(21_000)).map(|moved| moved.to), Some(BreakerState::Closed));
+    assert_eq!(breaker.rest(&LIMITS, at(21_000)), None);
+}
+
+#[test]
+fn a_probe_that_is_out_keeps_it_from_resting() {
+    let limits = BreakerLimits { probe_limit: Duration::from_secs(60), ..LIMITS };
+    let breaker = open();
+    let probe = breaker.enter(&limits, at(1_000)).expect("half open");
+    assert_eq!(breaker.status(&limits, at(50_000)).state, BreakerState::HalfOpen);
+    assert_eq!(breaker.told(probe, Said::Nothing, &limits, at(50_000)), None);
+    assert_eq!(breaker.status(&limits, at(69_999)).state, BreakerState::HalfOpen, "somebody came");
+    assert_eq!(breaker.status(&limits, at(70_000)).state, BreakerState::Closed);
+}
+
+#[test]
+fn an_outage_lasts_to_its_last_failure() {
+    let breaker = open();
+    assert_eq!(call(&breaker, Said::Ill, at(1_000)), Some(BreakerState::Open));
+    let outage = breaker.status(&LIMITS, at(15_000)).outage.expect("half open");
+    assert_eq!((outage.failing, outage.lasted), (Duration::from_secs(1), Duration::from_secs(15)));
+    let restored = Breaker::default();
+    restored.restore(Outage { cool_down: Duration::from_secs(30), lasted: Duration::from_secs(480), ..outage }, &LIMITS, at(0));
+    assert_eq!(restored.refuses(&LIMITS, at(0)).map(|shut| shut.retry_after), Some(LIMITS.cool_down), "it failed for a second");
+    assert_eq!(call(&restored, Said::Ill, at(1_000)), Some(BreakerState::Open));
+    assert_eq!(restored.refuses(&LIMITS, at(1_000)).map(|shut| shut.retry_after), Some(LONGEST_COOL_DOWN), "and fails yet");
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub struct KeptBreaker {
     pub tenant: Option<String>,
     /// When it opened first, in milliseconds since 1970.
     pub since_ms: u64,
+    /// When it failed last. Earlier ones have none: as if it had not failed again.
+    #[serde(default)]
+    pub failed_ms: u64,
     /// Before this nobody asks.
     pub until_ms: u64,
 }
@@ -44,7 +47,8 @@ impl KeptBreaker {
     pub fn is_as(&self, other: &KeptBreaker) -> bool {
         let over = |until: u64| until.saturating_sub(MOMENT_MS) <= wall_ms();
         let same_until = self.until_ms.abs_diff(other.until_ms) <= MOMENT_MS || over(self.until_ms) && over(other.until_ms);
-        self.since_ms.abs_diff(other.since_ms) <= MOMENT_MS && same_until
+        let same = |one: u64, another: u64| one.abs_diff(another) <= MOMENT_MS;
+        same(self.since_ms, other.since_ms) && same(self.failed_ms, other.failed_ms) && same_until
     }
 }
 
@@ -70,11 +74,13 @@ impl LiveBreaker {
         let (limits, now, wall) = (limits(plan), self.all.now(), wall_ms());
         let kept = |tenant: Option<&Arc<str>>, breaker: &Breaker| {
             let outage = breaker.status(&limits, now).outage?;
+            let since_ms = wall.saturating_sub(milliseconds(outage.lasted));
             Some(KeptBreaker {
                 database: self.database.to_string(),
                 flow: self.flow.as_deref().map(str::to_owned),
                 tenant: tenant.map(ToString::to_string),
-                since_ms: wall.saturating_sub(milliseconds(outage.lasted)),
+                since_ms,
+                failed_ms: since_ms.saturating_add(milliseconds(outage.failing)),
                 until_ms: wall.saturating_add(milliseconds(outage.cool_down)),
             })
         };
@@ -84,13 +90,18 @@ impl LiveBreaker {
         }
     }
 
-    /// Opens it again as it was before a restart. How long it was down counts; a clock that was set meanwhile changes little: the next
-    /// probe is never further off than it would be now.
+    /// Opens it again as it was before a restart, unless nobody could have come for a window since. How long it was down counts; a clock
+    /// that was set meanwhile changes little: the next probe is never further off than it would be now.
     pub(crate) fn restore(&self, kept: &KeptBreaker, breaker_plan: Option<&BreakerPlan>, plan: &Plan) {
         let Some(limits) = breaker_plan.map(limits) else { return };
         let (now, wall) = (self.all.now(), wall_ms());
         let until = |then: u64, other: u64| Duration::from_millis(then.saturating_sub(other));
-        let outage = Outage { lasted: until(wall, kept.since_ms), cool_down: until(kept.until_ms, wall) };
+        if until(wall, kept.until_ms) >= limits.window {
+            // Whoever keeps it may forget it.
+            return self.all.moved.notify_one();
+        }
+        let (lasted, failing) = (until(wall, kept.since_ms), until(kept.failed_ms, kept.since_ms));
+        let outage = Outage { lasted, failing: failing.min(lasted), cool_down: until(kept.until_ms, wall) };
         match (&self.breaker, &kept.tenant) {
             (Whose::Everybody(breaker), _) => breaker.restore(outage, &limits, now),
             (Whose::EachTenant(breakers), Some(name)) => {

@@ -170,8 +170,10 @@ fn without_seat(failed: &Failed) -> Verdict {
 
 fn of_statement(error: &DatabaseError) -> Verdict {
     match (&error.failure, error.blame) {
-        (Failure::Unreachable | Failure::LinkLost, _) => Verdict::Database,
-        (Failure::Ended, _) | (Failure::Passing, Blame::Others) => Verdict::Flow,
+        // There was no session: what it was opened for was not even sent.
+        (Failure::Unreachable, _) => Verdict::Database,
+        // One that is lost over a statement says nothing of other sessions. Where no other can be opened, that is told by itself.
+        (Failure::LinkLost | Failure::Ended, _) | (Failure::Passing, Blame::Others) => Verdict::Flow,
         // The database answered. A conflict of transactions is between callers, and so are bad values.
         (Failure::Passing | Failure::Refused, _) => Verdict::Nobody,
         (Failure::ValueInexact { .. } | Failure::ResultTooLarge { .. } | Failure::NoTransactions | Failure::Unfit, _) => Verdict::Nobody,
@@ -187,7 +189,8 @@ mod tests {
     #[test]
     fn only_what_the_other_side_did_counts_and_each_failure_once() {
         let of = |failure, blame| of_statement(&DatabaseError::new(failure, "no", "no").blame(blame));
-        assert_eq!(of(Failure::LinkLost, Blame::Statement), Verdict::Database);
+        assert_eq!(of(Failure::Unreachable, Blame::Statement), Verdict::Database);
+        assert_eq!(of(Failure::LinkLost, Blame::Statement), Verdict::Flow);
         assert_eq!(of(Failure::Ended, Blame::Statement), Verdict::Flow);
         assert_eq!(of(Failure::Passing, Blame::Others), Verdict::Flow);
         let columns = [Failure::ValueInexact { column: "A".into() }, Failure::ResultTooLarge { column: "A".into() }];

@@ -75,15 +75,19 @@ fn a_breaker_is_forgotten_a_window_after_its_last_failure_or_move() {
     assert!(named(&breakers).is_empty());
 
     let breakers = open();
-    breakers.forget(&LIMITS, at(3_600_000));
-    assert_eq!(named(&breakers), ["a"], "it is open");
-    let slow = breakers.enter("a", &LIMITS, at(3_600_000)).expect("half open");
-    assert_eq!(breakers.told(&"a".into(), slow, Said::Well, &LIMITS, at(3_600_100)).map(|moved| moved.to), Some(BreakerState::Closed));
-    breakers.forget(&LIMITS, at(3_619_999));
+    breakers.forget(&LIMITS, at(20_999));
+    assert_eq!(named(&breakers), ["a"], "it waits for a probe");
+    let slow = breakers.enter("a", &LIMITS, at(20_999)).expect("half open");
+    assert_eq!(breakers.told(&"a".into(), slow, Said::Well, &LIMITS, at(21_100)).map(|moved| moved.to), Some(BreakerState::Closed));
+    breakers.forget(&LIMITS, at(41_099));
     assert_eq!(named(&breakers), ["a"], "what began before the closing is still told to it");
-    breakers.forget(&LIMITS, at(3_620_100));
+    breakers.forget(&LIMITS, at(41_100));
     assert!(named(&breakers).is_empty());
-    assert_eq!(call(&breakers, "a", Said::Well, at(3_620_100)), None);
+    assert_eq!(call(&breakers, "a", Said::Well, at(41_100)), None);
+
+    let breakers = open();
+    breakers.forget(&LIMITS, at(21_000));
+    assert!(named(&breakers).is_empty(), "nobody came for a window after its cool-down");
 }
 
 #[test]
@@ -142,7 +146,7 @@ fn e2_however_often_one_tenant_fails_every_other_has_its_own_min_calls() {
         breakers.told(&"loud".into(), pass, Said::Ill, &LIMITS, at(0));
     }
     // It goes on, with a failing probe after each cool-down.
-    for (moment, other) in (1..=6u64).map(|number| (number * 30_000, format!("other-{number}"))) {
+    for (moment, other) in (1..=6u64).map(|number| (number * 20_500, format!("other-{number}"))) {
         assert_eq!(call(&breakers, "loud", Said::Ill, at(moment)), Some(BreakerState::Open));
         for failure in 1..=20 {
             assert_eq!(call(&breakers, &other, Said::Ill, at(moment + failure)), (failure == 20).then_some(BreakerState::Open), "{other}");
@@ -174,7 +178,7 @@ fn a_tenant_counts_for_all_once_a_window_and_again_after_an_outage() {
 
 #[test]
 fn an_outage_outlives_a_restart_for_its_tenant_alone() {
-    let outage = Outage { lasted: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
+    let outage = Outage { lasted: Duration::from_secs(160), failing: Duration::from_secs(160), cool_down: Duration::from_secs(5) };
     let breakers = TenantBreakers::default();
     breakers.restore(&"a".into(), outage, &LIMITS, at(0));
     assert!(breakers.refuses("a", &LIMITS, at(4_999)).is_some());

@@ -98,7 +98,7 @@ fn a_lane_behind_an_open_breaker_waits_uncounted_and_its_item_may_be_the_probe()
     let pool = "{ max = 8 }\nbreaker = { min_calls = 3, cool_down = \"1s\" }";
     let ground = Ground::with(Settings { pool: Some(pool), more: QUEUE.to_owned(), ..Settings::default() }, &[LOOK, &now]);
     let life = ground.start();
-    *life.faults.all_reads.lock().expect("not poisoned") = Some(Failure::LinkLost);
+    *life.faults.all_reads.lock().expect("not poisoned") = Some(Failure::Unreachable);
     (0..3).for_each(|_| drop(life.refusal("one", "now", r#"{"id": 7}"#)));
     *life.faults.all_reads.lock().expect("not poisoned") = None;
     assert_eq!(life.refusal("one", "now", r#"{"id": 7}"#).code, Code::BreakerOpen);
