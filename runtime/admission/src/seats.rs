@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. Seats held and connections held back are never more than the pool, whatever is asked; nothing is evicted.
 //! 2. A tenant never gets a seat beyond its `limit`, which goes down with that of the database by as many seats. One below its `reserved` gets the next seat that comes free.
-//! 3. Calls that are slow or not yet measured never get one of the `fast_only` seats, and fast calls keep them however low the limit is.
+//! 3. Calls of flows that are slow or not yet measured ([`estimate`]) never get one of the `fast_only` seats, and fast calls keep them
+//!    however low the limit is. A call that turns out slow keeps the seat it has: nobody could tell.
 //! 4. No seat stays free while a call waits that may have it.
 //! 5. Of two tenants of a class that always wait for the same kind of seat, neither gets more connection-seconds over its weight than
 //!    the other but for a seat-time each.
@@ -115,7 +116,7 @@ impl FairSeats {
             self.refile(place);
         }
         if self.is_free(asking, Some(self.tenants.at(place))) {
-            return Asked::Seat(self.seat(place, asking.class, asking.estimate, now));
+            return Asked::Seat(self.seat(place, asking.class, (asking.estimate, asking.times.cloned()), now));
         }
         let waiting = self.tenants.get(place).waiting;
         match self.refusal_of(asking, waiting, now) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, HoldTimes};
 
 /// Who goes first. Each class has a floor, so that none starves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +75,7 @@ impl Share {
 pub struct Pool {
     /// Most seats.
     pub max: u32,
-    /// Seats that calls never hold whose estimate is over 250 ms, or that have none.
+    /// Seats that calls never get whose flow is slow (over 250 ms), or not yet measured.
     pub fast_only: u32,
     /// The adaptive limit never goes below this (or `max`, if that is less).
     pub floor: u32,
@@ -94,6 +94,8 @@ pub struct Asking<'a> {
     pub class: Class,
     /// How long such calls hold a seat; `None`: not yet measured, which counts as slow.
     pub estimate: Option<Estimate>,
+    /// Where its flow is measured: told of a call that turns out slow while it still runs.
+    pub times: Option<&'a Arc<HoldTimes>>,
     /// When it must have ended.
     pub deadline: Duration,
 }

@@ -73,7 +73,7 @@ impl FairSeats {
         let (waiting, share) = (tenant.waiting, tenant.share);
         let name = tenant.name.clone();
         let deadline = now + gone.deadline.saturating_sub(gone.asked);
-        let asking = Asking { tenant: &name, share, class: key.class, estimate: gone.estimate, deadline };
+        let asking = Asking { tenant: &name, share, class: key.class, estimate: gone.estimate, times: None, deadline };
         let expected_wait = self.forecast(&asking, now);
         let retry_after = self.turn(&asking, expected_wait, now);
         SeatRefusal { kind, waiting, expected_wait, retry_after }

@@ -1,11 +1,13 @@
 //! The seats that are held, and how long seats are held.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{Class, Held};
+use super::estimate::HoldTimes;
 use super::order::{FAST, SLOW};
 
-/// A call whose estimate is above this is slow; so is one that has held its seat for longer.
+/// A call that holds its seat for longer is slow.
 pub(super) const SLOW_FROM: Duration = Duration::from_millis(250);
 
 const UNKNOWN_HOLD: Duration = Duration::from_millis(10);
@@ -21,6 +23,7 @@ pub(super) struct Running {
     pub(super) charged: Duration,
     pub(super) weight: u32,
     pub(super) usual: Option<Duration>,
+    pub(super) times: Option<Arc<HoldTimes>>,
     /// Since when the database works for it, and until when that is counted as evidence.
     pub(super) began: Duration,
     pub(super) counted: Duration,
@@ -95,6 +98,7 @@ impl Seated {
             at(running);
             if !running.slow && !running.connecting && now.saturating_sub(running.granted) > SLOW_FROM {
                 running.slow = true;
+                running.times.iter().for_each(|times| times.overran());
                 self.held[FAST] -= 1;
                 self.held[SLOW] += 1;
             }

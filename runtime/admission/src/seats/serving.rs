@@ -1,19 +1,23 @@
 //! Who is served: taking calls out of their lines, giving and taking back seats, and keeping the order up to date.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::FairSeats;
 use super::adaptive::Evidence;
 use super::asking::{Asking, Class, Held, Next, RefusalKind, Share, Ticket};
 use super::codel;
-use super::estimate::Estimate;
+use super::estimate::{Estimate, HoldTimes};
 use super::order::{FAST, Filed, Key, Rank, SLOW, virtual_time};
-use super::running::{Running, SLOW_FROM};
+use super::running::Running;
 use super::tenants::Waiting;
+
+/// What is known of a call's flow, and where that is kept.
+type Measured = (Option<Estimate>, Option<Arc<HoldTimes>>);
 
 /// Whether such a call is slow, or has to be taken for slow.
 pub(super) fn is_slow(estimate: Option<Estimate>) -> bool {
-    estimate.is_none_or(|estimate| estimate.hold > SLOW_FROM)
+    estimate.is_none_or(|estimate| estimate.slow)
 }
 
 impl FairSeats {
@@ -56,7 +60,7 @@ impl FairSeats {
             let key = self.order.first(room, self.control_has_room(), &self.floors)?;
             let taken = self.take_from(&key, room, now);
             if let Some((ticket, waiting)) = taken {
-                let held = self.seat(key.tenant, key.class, waiting.estimate, now);
+                let held = self.seat(key.tenant, key.class, (waiting.estimate, waiting.times), now);
                 return Some(Next::Grant { ticket, held });
             }
             self.refile(key.tenant);
@@ -114,7 +118,7 @@ impl FairSeats {
     }
 
     /// A call gets a seat, and its queue is charged what it is expected to hold.
-    pub(super) fn seat(&mut self, place: usize, class: Class, estimate: Option<Estimate>, now: Duration) -> Held {
+    pub(super) fn seat(&mut self, place: usize, class: Class, (estimate, times): Measured, now: Duration) -> Held {
         let slow = is_slow(estimate);
         let charged = estimate.map_or_else(|| self.seated.charge_of_unmeasured(), |estimate| estimate.hold);
         let clock = &mut self.clocks[class as usize];
@@ -131,7 +135,7 @@ impl FairSeats {
         self.refile(place);
         let usual = estimate.as_ref().map(Evidence::usual);
         let (granted, began, counted) = (now, now, now);
-        self.seated.add(Running { tenant: place, class, slow, granted, charged, weight, usual, began, counted, connecting: false })
+        self.seated.add(Running { tenant: place, class, slow, granted, charged, weight, usual, times, began, counted, connecting: false })
     }
 
     /// A seat came back: its queue is charged what it really held.
@@ -169,7 +173,7 @@ impl FairSeats {
         if line.calls.is_empty() {
             line.standing.first_joins(now);
         }
-        let waiting = Waiting { asked: now, deadline: asking.deadline, estimate: asking.estimate };
+        let waiting = Waiting { asked: now, deadline: asking.deadline, estimate: asking.estimate, times: asking.times.cloned() };
         line.calls.insert(ticket.number, waiting);
         self.backlog.waiting[asking.class as usize][usize::from(slow)] += 1;
         self.refile(place);

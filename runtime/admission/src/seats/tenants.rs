@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::adaptive::Evidence;
 use super::asking::{Class, Share, Ticket};
 use super::codel::Standing;
-use super::estimate::Estimate;
+use super::estimate::{Estimate, HoldTimes};
 use super::order::{FAST, Filed, SLOW, Virtual};
 
 /// A call in line.
@@ -17,6 +17,7 @@ pub(super) struct Waiting {
     pub(super) asked: Duration,
     pub(super) deadline: Duration,
     pub(super) estimate: Option<Estimate>,
+    pub(super) times: Option<Arc<HoldTimes>>,
 }
 
 impl Waiting {

@@ -13,13 +13,13 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct FlowSeats {
     pub(super) flow: Arc<str>,
-    times: HoldTimes,
+    pub(super) times: Arc<HoldTimes>,
     began: Instant,
 }
 
 impl FlowSeats {
     pub(super) fn new(flow: &Arc<str>) -> Arc<FlowSeats> {
-        Arc::new(FlowSeats { flow: flow.clone(), times: HoldTimes::default(), began: Instant::now() })
+        Arc::new(FlowSeats { flow: flow.clone(), times: Arc::default(), began: Instant::now() })
     }
     /// How long the next call is expected to hold its seat; `None`: not yet measured.
     pub(super) fn estimate(&self) -> Option<Estimate> {
@@ -29,11 +29,9 @@ impl FlowSeats {
     pub(super) fn held(&self, took: Duration, now: Instant) {
         self.times.record(took, now.saturating_duration_since(self.began));
     }
-    /// A call was cut short after so long: it says something only where that is longer than expected.
-    pub(super) fn held_at_least(&self, took: Duration, now: Instant) {
-        if self.estimate().is_some_and(|known| took > known.hold) {
-            self.held(took, now);
-        }
+    /// A call was cut short after so long.
+    pub(super) fn cut_short(&self, took: Duration, now: Instant) {
+        self.times.cut_short(took, now.saturating_duration_since(self.began));
     }
 }
 

@@ -32,7 +32,7 @@ impl<'a> Purpose<'a> {
     /// The question to the fair order, on its clock.
     pub(super) fn asking(&self, at: impl FnOnce(Instant) -> Duration) -> Asking<'a> {
         let Purpose { tenant, share, class, flow, deadline } = *self;
-        Asking { tenant, share, class, estimate: flow.estimate(), deadline: at(deadline) }
+        Asking { tenant, share, class, estimate: flow.estimate(), times: Some(&flow.times), deadline: at(deadline) }
     }
 }
 
@@ -237,7 +237,7 @@ impl Seat {
     fn cut_short(&self) {
         let now = Instant::now();
         let after = self.started.map_or(Duration::ZERO, |started| now - started);
-        self.flow.held_at_least(after, now);
+        self.flow.cut_short(after, now);
         let why = if now >= self.deadline { "deadline" } else { "hang-up" };
         self.seats.metrics.statement(StatementOutcome::Cancelled, after);
         happened::statement_cancelled(&self.seats.metrics, &self.flow.flow, why, after);

@@ -125,3 +125,22 @@ fn hundred_equal_tenants_that_flood_share_alike_and_a_newcomer_waits_two_stateme
         assert!(told.longest_wait() <= ms(100), "{:?}", told.longest_wait());
     }
 }
+
+/// Two tenants prepare a flow with quick calls, then send slow ones of it; between them they may hold all there is. Nobody can tell that
+/// of the first of them. A third tenant's quick calls find a seat ever after, however many quick ones the two mix in.
+#[test]
+fn promise_5_a_flow_that_seemed_quick_takes_the_fast_seats_once() {
+    let pool = pool(8);
+    let two = Callers { tenants: 2, hold: ms(5), deadline: s(4), pace: Pace::Callers(30), attempts: u32::MAX, ..agents(&pool) };
+    let quick = Callers { tenant: "quick", tenants: 1, pace: Pace::Every(ms(100)), deadline: s(5), attempts: 1, ..two.clone() };
+    // From the 4th second on: for 4 s in every 4.3 s they are slow.
+    let turns = |kind: usize, now: Duration, _| {
+        let slow = kind == 0 && now > s(4) && (now - s(4)).as_millis() % 4_300 < 4_000;
+        if slow { 780.0 } else { 1.0 }
+    };
+    let world = World::new(pool, vec![two, quick]).measured().slowed(turns).play(s(60));
+    let quick = &world.told[1];
+    let waits = quick.answered.iter().filter(|(asked, ..)| *asked > s(8)).map(|(_, wait, _)| *wait);
+    assert!(quick.refusals() + quick.timed_out <= 40, "{:?}: only the first burst", quick.refused);
+    assert_eq!(waits.max(), Some(Duration::ZERO));
+}

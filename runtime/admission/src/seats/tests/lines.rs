@@ -33,7 +33,8 @@ fn a_call_that_would_miss_its_deadline_is_refused_at_once() {
     let refused = refusal(rig.ask("t", SLOW));
     assert_eq!(refused.kind, RefusalKind::WaitTooLong);
     assert!(refused.expected_wait > ms(100) && refused.retry_after > ms(100), "{refused:?}");
-    let asking = Asking { tenant: &Arc::from("t"), share: rig.share, class: rig.class, estimate: SLOW, deadline: rig.now + ms(200) };
+    let asking =
+        Asking { tenant: &Arc::from("t"), share: rig.share, class: rig.class, estimate: SLOW, times: None, deadline: rig.now + ms(200) };
     assert_eq!(rig.seats.foresee(&asking, rig.now).map(|refusal| refusal.kind), Some(RefusalKind::WaitTooLong), "the gate knows");
     rig.deadline = s(60);
     assert!(matches!(rig.ask("t", SLOW), Asked::Wait(_)));

@@ -129,7 +129,7 @@ impl Model {
     fn ask(&mut self, tenant: usize, class: Class, hold: Option<u64>, deadline: u64) {
         let estimate = hold.map(|hold| ms(hold).into());
         let (slow, share) = (is_slow(estimate), self.shares[tenant]);
-        let asking = Asking { tenant: &self.names[tenant], share, class, estimate, deadline: self.now + ms(deadline) };
+        let asking = Asking { tenant: &self.names[tenant], share, class, estimate, times: None, deadline: self.now + ms(deadline) };
         let told = self.seats.tenants.find(&self.names[tenant]).is_some_and(|tenant| tenant.share == share);
         let (foreseen, waiting) = (self.seats.foresee(&asking, self.now).is_some(), self.seats.waiting_of(&self.names[tenant]));
         let asked = self.seats.ask(&asking, self.now);
@@ -226,7 +226,7 @@ proptest! {
                     let share = Share { weight: weights[tenant], reserved: 0, limit: u32::MAX, line: 16 };
                     let hold = hold();
                     let estimate = Some(if right { hold } else { ms(100) }.into());
-                    let asking = Asking { tenant: &names[tenant], share, class: Class::Agent, estimate, deadline: Duration::MAX };
+                    let asking = Asking { tenant: &names[tenant], share, class: Class::Agent, estimate, times: None, deadline: Duration::MAX };
                     match fair.ask(&asking, now) {
                         // Nobody waits yet: that is not shared.
                         Asked::Seat(held) => fair.end(held, Some(Duration::ZERO), now),
@@ -265,7 +265,8 @@ fn what_is_known_of_tenants_is_bounded_by_those_that_are_there() {
     let share = Share { weight: 1, reserved: 0, limit: 4, line: 4 };
     for number in 0..10_000 {
         let now = ms(number);
-        let asking = Asking { tenant: &number.to_string().into(), share, class: Class::Agent, estimate: None, deadline: now + ms(50) };
+        let asking =
+            Asking { tenant: &number.to_string().into(), share, class: Class::Agent, estimate: None, times: None, deadline: now + ms(50) };
         let Asked::Seat(held) = seats.ask(&asking, now) else { panic!("nobody else is there") };
         seats.end(held, Some(ms(1)), now);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::world::{ms, s};
 use crate::seats::{Asked, Asking, Class, Estimate, FairSeats, Held, Next, Pool, SeatRefusal, Share, Ticket};
 
-pub(super) const FAST: Option<Estimate> = Some(Estimate { hold: ms(20), usual: ms(20) });
-pub(super) const SLOW: Option<Estimate> = Some(Estimate { hold: s(2), usual: s(2) });
+pub(super) const FAST: Option<Estimate> = Some(Estimate { hold: ms(20), usual: ms(20), slow: false });
+pub(super) const SLOW: Option<Estimate> = Some(Estimate { hold: s(2), usual: s(2), slow: true });
 
 /// The seats, and who asks: tenants by name, one after the other.
 pub(super) struct Rig {
@@ -24,7 +24,7 @@ impl Rig {
         Rig { seats: FairSeats::new(pool), share, class: Class::Agent, deadline: s(60), now: s(1) }
     }
     pub(super) fn ask_as(&mut self, tenant: &str, class: Class, share: Share, estimate: Option<Estimate>) -> Asked {
-        let asking = Asking { tenant: &Arc::from(tenant), share, class, estimate, deadline: self.now + self.deadline };
+        let asking = Asking { tenant: &Arc::from(tenant), share, class, estimate, times: None, deadline: self.now + self.deadline };
         self.seats.ask(&asking, self.now)
     }
     pub(super) fn ask(&mut self, tenant: &str, estimate: Option<Estimate>) -> Asked {

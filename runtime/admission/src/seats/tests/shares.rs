@@ -71,7 +71,7 @@ fn weights_divide_connection_seconds_not_calls() {
 
 #[test]
 fn calls_that_were_charged_too_much_do_not_hold_up_a_newcomer() {
-    let long = Some(Estimate { hold: ms(200), usual: ms(200) });
+    let long = Some(Estimate::from(ms(200)));
     let mut rig = Rig::new(Pool { fast_only: 0, adaptive: false, ..pool(5) });
     let first = rig.fill("x", FAST, 5);
     for tenant in ["a", "b", "c", "d"] {

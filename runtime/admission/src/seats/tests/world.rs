@@ -133,7 +133,7 @@ pub(super) struct World {
     pool: Pool,
     kinds: Vec<Callers>,
     names: Vec<Vec<Arc<str>>>,
-    times: Vec<HoldTimes>,
+    times: Vec<Arc<HoldTimes>>,
     slowness: Slowness,
     events: BinaryHeap<Reverse<(Duration, u64)>>,
     planned: HashMap<u64, Event>,
@@ -156,7 +156,7 @@ impl World {
             samples: Vec::new(),
             pool,
             names,
-            times: kinds.iter().map(|_| HoldTimes::default()).collect(),
+            times: kinds.iter().map(|_| Arc::default()).collect(),
             slowness: Box::new(|_, _, _| 1.0),
             kinds,
             events: BinaryHeap::new(),
@@ -240,7 +240,7 @@ impl World {
         let callers = &self.kinds[kind];
         // To us each attempt of a caller is a first one.
         let (class, share, deadline, estimate) = (callers.class, callers.share, self.now + callers.deadline, self.times[kind].estimate());
-        let asking = Asking { tenant: &self.names[kind][tenant], share, class, estimate, deadline };
+        let asking = Asking { tenant: &self.names[kind][tenant], share, class, estimate, times: Some(&self.times[kind]), deadline };
         self.told[kind].attempts += 1;
         let gives_up = self.now + callers.patience.min(callers.deadline);
         let foreseen = self.seats.expected_wait(&asking, self.now);
@@ -327,10 +327,7 @@ impl World {
                 self.seats.leave(ticket, self.now);
             }
             Place::Seat { held, since } => {
-                // Cut short: it says something only where it was longer than expected.
-                if self.times[kind].estimate().is_some_and(|known| self.now - since > known.hold) {
-                    self.times[kind].record(self.now - since, self.now);
-                }
+                self.times[kind].cut_short(self.now - since, self.now);
                 self.seats.end(held, None, self.now);
                 self.used(kind, tenant, self.now - since);
             }

@@ -234,11 +234,11 @@ async fn a_call_that_cannot_be_done_in_time_is_refused_at_once() {
 fn a_flow_is_measured_over_reloads_and_anew_when_its_file_changes() {
     let known = FlowSeats::new(&"f".into());
     assert_eq!(known.estimate(), None);
-    known.held_at_least(Duration::from_secs(2), Instant::now());
+    known.cut_short(Duration::from_secs(2), Instant::now());
     assert_eq!(known.estimate(), None, "a call that was cut short measures nothing that is not known");
     known.held(Duration::from_millis(8), Instant::now());
-    known.held_at_least(Duration::from_millis(1), Instant::now());
+    known.cut_short(Duration::from_millis(1), Instant::now());
     assert_eq!(known.estimate().map(|known| known.hold), Some(Duration::from_millis(8)));
-    known.held_at_least(Duration::from_secs(2), Instant::now());
+    known.cut_short(Duration::from_secs(2), Instant::now());
     assert!(known.estimate().is_some_and(|known| known.hold > Duration::from_millis(100)));
 }
