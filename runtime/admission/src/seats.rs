@@ -1,8 +1,8 @@
 //! The seats of one database: who holds one, who waits, who is next.
 //!
 //! A seat is the right to hold one connection. Seats are shared by time: start-time fair queuing on connection-seconds over the
-//! tenants of each class ([`order`]). A call is charged its flow's estimate when it gets a seat, and what it really held when it gives
-//! it back.
+//! tenants of each class ([`order`]). A call is charged its flow's estimate when it gets a seat, what it holds beyond that while it
+//! runs, and what it really held when it gives it back.
 //!
 //! Invariants
 //! 1. Seats held and connections held back are never more than the pool, whatever is asked; nothing is evicted.
@@ -15,7 +15,8 @@
 //! 6. Classes are served in their order; each below the first has a floor ([`floors`]), and control is capped at a quarter.
 //! 7. A line holds at most `line` calls of a tenant, the youngest is refused; a line that stands serves newest first ([`codel`]).
 //! 8. A call that would miss its deadline is refused at once, when it asks or when its turn comes.
-//! 9. The limit goes below the pool for a database that is slower than usual for nearly everybody, and back ([`adaptive`]).
+//! 9. The limit goes below the pool for a database that is slower than usual for more than half of those it works for, and back
+//!    ([`adaptive`]).
 //!
 //! Every operation is O(log n) in what waits; ten times a second one of them looks at all that is held and at each tenant.
 //! It refuses: clocks, sessions, waking anybody. Others act on what it decides.
@@ -206,11 +207,12 @@ impl FairSeats {
         self.tenants.find(tenant).map_or(0, |tenant| tenant.waiting)
     }
 
-    /// Ten times a second: what is held, against what such calls usually hold.
+    /// Ten times a second: what is held, against what was charged for it, and against what such calls usually hold.
     fn look(&mut self, now: Duration) {
         if !self.limit.is_due(now) {
             return;
         }
+        self.charge_the_late(now);
         let (seated, tenants) = (&mut self.seated, &mut self.tenants);
         seated.look(now, |running| tenants.get(running.tenant).evidence.count(running, now));
         if !self.pool.adaptive {

@@ -1,9 +1,13 @@
-//! The limit below the pool: a database that is slower than usual for nearly all its tenants gets less to do at once.
+//! The limit below the pool: a database that is slower than usual for most of its tenants gets less to do at once.
 //!
 //! A call earns what such calls usually hold, second by second while it runs, and in full once it is answered. What a tenant's calls
 //! held over what they earned says how many times slower than usual they are: 1 for a flow that is slow by nature, growing for one
 //! that hangs. Not the mean but the lower median of the tenants speaks for the database, so that a tenant whose own statements wait
 //! for a lock takes no seats from those who are well.
+//!
+//! Every tenant for which the database works, or did lately, has a voice: more than half of them have to say that it is slow, and one
+//! alone does only while nobody else is there. It takes little to say that it is well and more to say that it is slow: one whose calls
+//! take no longer than usual counts however few they are, one whose few calls do is not heard.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,10 +18,16 @@ use super::status::{LimitReason, Transition};
 
 /// Evidence is looked at this often.
 const TICK: Duration = Duration::from_millis(100);
-/// Evidence fades with this time constant, or that of the tenant's usual hold time, within bounds (seconds).
+/// Evidence fades with the tenant's usual hold time as the time constant, within these bounds (seconds).
 const MEMORY: (f64, f64) = (0.5, 2.0);
 /// Less than so much is no evidence (connection-seconds).
 const FORGOTTEN: f64 = 1e-4;
+/// Who is to say that the database is slow has held so much (connection-seconds, and in times of a call), or half of what one seat can.
+const LEAST_HELD: f64 = 0.05;
+const CALLS_HELD: f64 = 2.0;
+const ONE_SEAT: f64 = 0.5;
+/// Who holds no seat is heard for so long after its last one.
+const LATELY: Duration = Duration::from_secs(1);
 /// So many answers are evidence, too.
 const ANSWERS: f64 = 3.0;
 /// Calls that are shorter count as so long: what scheduling adds to them is no illness of the database.
@@ -41,6 +51,8 @@ pub(super) struct Evidence {
     usual: f64,
     /// Calls that were answered.
     answers: f64,
+    /// When the database last worked for it.
+    worked: Option<Duration>,
 }
 
 impl Evidence {
@@ -50,7 +62,11 @@ impl Evidence {
     }
     /// Counts what a seat was held for since it was last counted.
     pub(super) fn count(&mut self, running: &mut Running, now: Duration) {
-        let Some(usual) = running.usual.filter(|_| !running.connecting) else { return };
+        if running.connecting {
+            return;
+        }
+        self.worked = Some(now);
+        let Some(usual) = running.usual else { return };
         let earned = |until: Duration| until.saturating_sub(running.began).min(usual).as_secs_f64();
         self.held += now.saturating_sub(running.counted).as_secs_f64();
         self.earned += earned(now) - earned(running.counted);
@@ -63,20 +79,26 @@ impl Evidence {
         self.earned += usual.saturating_sub(running.counted.saturating_sub(running.began)).as_secs_f64();
         self.usual += (usual.as_secs_f64() - self.usual) / 8.0;
     }
+    /// Evidence fades with this time constant.
+    fn memory(&self) -> f64 {
+        self.usual.clamp(MEMORY.0, MEMORY.1)
+    }
     fn fade(&mut self, elapsed: f64) {
-        let kept = (-elapsed / self.usual.clamp(MEMORY.0, MEMORY.1)).exp();
+        let kept = (-elapsed / self.memory()).exp();
         (self.held, self.earned) = (self.held * kept, self.earned * kept);
         self.answers *= kept;
         if self.held < FORGOTTEN {
             (self.held, self.earned) = (0.0, 0.0);
         }
     }
-    /// How many times slower than usual, if enough was seen.
-    fn slowdown(&self) -> Option<f64> {
-        let held_enough = self.held > (2.0 * self.usual).max(0.05);
-        // Quick calls hold next to nothing, and are the best witnesses of a database that is well.
-        let answered_enough = self.answers > ANSWERS;
-        (held_enough || answered_enough).then(|| self.held / self.earned.max(1e-6))
+    /// How many times slower than usual the database is for it, if it has a voice.
+    fn slowdown(&self, now: Duration) -> Option<f64> {
+        self.worked.filter(|worked| now.saturating_sub(*worked) < LATELY)?;
+        let times = if self.held > 0.0 { self.held / self.earned.max(1e-6) } else { 1.0 };
+        // One that has a single seat can show no more than what that holds.
+        let enough = (CALLS_HELD * self.usual).min(ONE_SEAT * self.memory()).max(LEAST_HELD);
+        // Quick calls hold next to nothing, and are good witnesses.
+        (times < WELL || self.held > enough || self.answers > ANSWERS).then_some(times)
     }
 }
 
@@ -127,9 +149,9 @@ impl Limit {
         let elapsed = now.saturating_sub(self.looked).as_secs_f64();
         self.looked = now;
         self.slowdowns.clear();
-        for tenant in evidence.filter(|tenant| tenant.held > 0.0) {
+        for tenant in evidence.filter(|tenant| tenant.worked.is_some()) {
             tenant.fade(elapsed);
-            self.slowdowns.extend(tenant.slowdown());
+            self.slowdowns.extend(tenant.slowdown(now));
         }
         self.slowdowns.sort_unstable_by(f64::total_cmp);
         let slowdown = self.slowdowns.get(self.slowdowns.len().saturating_sub(1) / 2).copied().unwrap_or(1.0);

@@ -19,7 +19,7 @@ pub(super) struct Running {
     pub(super) class: Class,
     pub(super) slow: bool,
     pub(super) granted: Duration,
-    /// The connection-seconds its queue was charged for it, and by which weight.
+    /// The connection-seconds its queue was charged for it until now, and by which weight.
     pub(super) charged: Duration,
     pub(super) weight: u32,
     pub(super) usual: Option<Duration>,
@@ -91,6 +91,9 @@ impl Seated {
     }
     pub(super) fn get(&mut self, held: &Held) -> Option<&mut Running> {
         self.places.get_mut(held.place)?.as_mut()
+    }
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Running> {
+        self.places.iter_mut().flatten()
     }
     /// Looks at all held seats; calls that hold theirs for too long are slow from now on.
     pub(super) fn look(&mut self, now: Duration, mut at: impl FnMut(&mut Running)) {

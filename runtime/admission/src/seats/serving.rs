@@ -138,6 +138,33 @@ impl FairSeats {
         self.seated.add(Running { tenant: place, class, slow, granted, charged, weight, usual, times, began, counted, connecting: false })
     }
 
+    /// Calls that have held their seats for longer than was charged are charged what they held until now: who turns out slower than
+    /// expected does not go first until its calls end.
+    pub(super) fn charge_the_late(&mut self, now: Duration) {
+        let mut late = Vec::new();
+        for running in self.seated.iter_mut() {
+            let held = now.saturating_sub(running.granted);
+            let beyond = held.saturating_sub(running.charged);
+            if beyond.is_zero() {
+                continue;
+            }
+            running.charged = held;
+            let class = running.class;
+            let queue = self.tenants.get(running.tenant).queue(class);
+            queue.finish += virtual_time(beyond, running.weight);
+            if !self.backlog.waits(class) {
+                // What is used while nobody waits is not owed.
+                let clock = &mut self.clocks[class as usize];
+                *clock = queue.finish.max(*clock);
+            }
+            self.floors.used(class, beyond, |class| self.backlog.waits(class));
+            late.push(running.tenant);
+        }
+        late.sort_unstable();
+        late.dedup();
+        late.into_iter().for_each(|place| self.refile(place));
+    }
+
     /// A seat came back: its queue is charged what it really held.
     pub(super) fn settle(&mut self, mut running: Running, answered: bool, now: Duration) {
         let cost = now.saturating_sub(running.granted);

@@ -2,6 +2,7 @@
 
 mod advice;
 mod classes;
+mod heavier;
 mod isolation;
 mod limit;
 mod lines;
