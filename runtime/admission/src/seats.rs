@@ -7,6 +7,8 @@
 //! Invariants
 //! 1. Seats held and connections held back are never more than the pool, whatever is asked; nothing is evicted.
 //! 2. A tenant never gets a seat beyond its `limit`, which goes down with that of the database by as many seats. One below its `reserved` gets the next seat that comes free.
+//!    Its slow calls leave to each other tenant of its class and those above the seats for slow calls that that one lately wanted, up to
+//!    its fair share ([`left`]).
 //! 3. Calls of flows that are slow or not yet measured ([`estimate`]) never get one of the `fast_only` seats, and fast calls keep them
 //!    however low the limit is. A call that turns out slow keeps the seat it has: nobody could tell.
 //! 4. No seat stays free while a call waits that may have it.
@@ -27,6 +29,7 @@ mod codel;
 mod estimate;
 mod floors;
 mod forecast;
+mod left;
 mod order;
 mod running;
 mod serving;
@@ -215,14 +218,21 @@ impl FairSeats {
         self.charge_the_late(now);
         let (seated, tenants) = (&mut self.seated, &mut self.tenants);
         seated.look(now, |running| tenants.get(running.tenant).evidence.count(running, now));
+        let (elapsed, before) = (self.limit.since(now), self.limit.seats(self.pool.max));
+        self.judge(now);
+        let is_another_plan = self.leave_to_others(elapsed);
+        if is_another_plan || self.limit.seats(self.pool.max) != before {
+            self.refile_all();
+        }
+    }
+
+    /// What the limit of the database is now.
+    fn judge(&mut self, now: Duration) {
         if !self.pool.adaptive {
             return self.limit.pass(now);
         }
         let bounds = (self.pool.floor.min(self.pool.max), self.pool.max);
-        let (held, before) = (seated.held(), self.limit.seats(self.pool.max));
-        self.limit.look(tenants.iter_mut().map(|tenant| &mut tenant.evidence), bounds, |limit| held * 2 >= limit, now);
-        if self.limit.seats(self.pool.max) != before {
-            self.refile_all();
-        }
+        let held = self.seated.held();
+        self.limit.look(self.tenants.iter_mut().map(|tenant| &mut tenant.evidence), bounds, |limit| held * 2 >= limit, now);
     }
 }

@@ -124,8 +124,11 @@ impl Limit {
             last: VecDeque::new(),
         }
     }
+    pub(super) fn since(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.looked)
+    }
     pub(super) fn is_due(&self, now: Duration) -> bool {
-        now.saturating_sub(self.looked) >= TICK
+        self.since(now) >= TICK
     }
     /// Seats that may be held.
     pub(super) fn seats(&self, max: u32) -> u32 {

@@ -46,8 +46,9 @@ impl FairSeats {
 
     /// Whether such a call would have a seat at once.
     pub(super) fn is_free(&self, asking: &Asking<'_>, tenant: Option<&Tenant>) -> bool {
-        let room = self.room();
-        room[usize::from(is_slow(asking.estimate))]
+        let (room, speed) = (self.room(), usize::from(is_slow(asking.estimate)));
+        room[speed]
+            && tenant.is_none_or(|tenant| tenant.leaves_enough(speed))
             && tenant.map_or(0, |tenant| tenant.held) < self.limit_of(&asking.share)
             && (asking.class != Class::Control || self.control_has_room())
             && !self.order.any(room)
@@ -121,6 +122,7 @@ impl FairSeats {
         let surplus = (self.seated.held() + 1).saturating_sub(self.limit()).max(1);
         let next = self.interval(speed, now).as_secs_f64() * f64::from(surplus);
         let own_limit = self.limit_of(&share);
+        let own_limit = own_limit.min(tenant.map_or(u32::MAX, |tenant| tenant.most(speed)));
         let at_own_limit = if held >= own_limit { hold * f64::from(ahead + 1) / f64::from(own_limit.max(1)) } else { 0.0 };
         if held < share.reserved || class == Class::Control {
             return duration(next.max(at_own_limit));

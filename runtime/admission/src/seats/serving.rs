@@ -75,7 +75,8 @@ impl FairSeats {
         let ticket = |number| Ticket { number, tenant: key.tenant, class: key.class, slow };
         let mut dropped = Vec::new();
         let share = self.tenants.at(key.tenant).share;
-        let target = codel::target(self.seated.hold(speed), share.line, self.limit_of(&share).min(self.seats_for(speed)));
+        let seats = self.limit_of(&share).min(self.seats_for(speed)).min(self.tenants.at(key.tenant).most(speed));
+        let target = codel::target(self.seated.hold(speed), share.line, seats);
         let tenant = self.tenants.get(key.tenant);
         let line = &mut tenant.queue(key.class).lines[speed];
         let stands = line.standing.turn(line.oldest_wait(now), target, now) && sheds;
@@ -106,8 +107,10 @@ impl FairSeats {
 
     /// A queue with calls of both speeds serves the one that came first.
     fn speed_next(&mut self, key: &Key, room: [bool; 2]) -> Option<usize> {
-        let lines = &self.tenants.get(key.tenant).queue(key.class).lines;
-        let first = |speed: usize| lines[speed].calls.first_key_value().map(|(number, _)| *number).filter(|_| room[speed]);
+        let tenant = self.tenants.get(key.tenant);
+        let may = [FAST, SLOW].map(|speed| room[speed] && tenant.leaves_enough(speed));
+        let lines = &tenant.queue(key.class).lines;
+        let first = |speed: usize| lines[speed].calls.first_key_value().map(|(number, _)| *number).filter(|_| may[speed]);
         [FAST, SLOW].into_iter().filter_map(|speed| Some((first(speed)?, speed))).min().map(|(_, speed)| speed)
     }
 
@@ -125,6 +128,7 @@ impl FairSeats {
         let tenant = self.tenants.get(place);
         let weight = tenant.share.weight;
         tenant.held += 1;
+        tenant.slow.held += u32::from(slow);
         let queue = tenant.queue(class);
         queue.held += 1;
         // One that waited keeps its claim, were its tag set back behind the clock.
@@ -175,6 +179,7 @@ impl FairSeats {
             tenant.evidence.answered(&running);
         }
         tenant.held -= 1;
+        tenant.slow.held -= u32::from(running.slow);
         let queue = tenant.queue(class);
         queue.held -= 1;
         let real = queue.finish + virtual_time(cost, running.weight);
@@ -223,9 +228,12 @@ impl FairSeats {
             let tenant = self.tenants.get(place);
             let is_reserved = tenant.held < tenant.share.reserved;
             let weight = tenant.share.weight.max(1);
+            let leaves_enough = [FAST, SLOW].map(|speed| tenant.leaves_enough(speed));
             let queue = tenant.queue(class);
-            let speeds = queue.speeds();
-            let waits = speeds != [false, false];
+            let waiting = queue.speeds();
+            let waits = waiting != [false, false];
+            let speeds = [FAST, SLOW].map(|speed| waiting[speed] && leaves_enough[speed]);
+            let may = may && speeds != [false, false];
             if !waits && queue.backlogged == 0 {
                 continue;
             }

@@ -9,6 +9,7 @@ use super::adaptive::Evidence;
 use super::asking::{Class, Share, Ticket};
 use super::codel::Standing;
 use super::estimate::{Estimate, HoldTimes};
+use super::left::SlowSeats;
 use super::order::{FAST, Filed, SLOW, Virtual};
 
 /// A call in line.
@@ -80,14 +81,15 @@ pub(super) struct Tenant {
     pub(super) backlogged: u32,
     pub(super) queues: [Queue; Class::ALL.len()],
     pub(super) evidence: Evidence,
+    pub(super) slow: SlowSeats,
     /// The last turn that was given to a refused call, by speed.
     pub(super) turns: [Duration; 2],
 }
 
 impl Tenant {
     fn new(name: Arc<str>, share: Share) -> Self {
-        let (queues, evidence, turns) = Default::default();
-        Tenant { name, share, held: 0, waiting: 0, backlogged: 0, queues, evidence, turns }
+        let (queues, evidence, slow, turns) = Default::default();
+        Tenant { name, share, held: 0, waiting: 0, backlogged: 0, queues, evidence, slow, turns }
     }
     fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{FAST, Rig};
+use super::rig::{FAST, Rig, SLOW};
 use super::world::{Callers, Pace, World, ms, pool, s, share};
 use crate::seats::{Class, Estimate, Pool};
 
@@ -119,4 +119,80 @@ fn a_call_that_was_charged_while_it_ran_is_settled_once() {
         rig.now += ms(240);
         held = seat;
     }
+}
+
+/// What it held when it grew heavier comes back only as its statements end; after that the other has its seats whenever it asks, though
+/// it pauses between two calls, and though all of them end at once. The half of seven is three.
+#[test]
+fn promise_5_a_tenant_beside_one_that_grows_heavier_keeps_its_pace_up_to_its_half() {
+    for (callers, is_heavy) in [1, 2, 3, 4, 12].into_iter().flat_map(|callers| [(callers, for_good as fn(_) -> _), (callers, in_turns)]) {
+        let world = beside_a_heavier_one(callers, is_heavy);
+        let steady = &world.told[0];
+        let seats = f64::from(u32::try_from(callers.min(3)).expect("few"));
+        let got = steady.goodput(s(5), s(27)) * 0.4;
+        assert!(got >= 0.9 * seats, "{callers} callers had {got} seats beside the heavy one, {seats} alone or of their half");
+        assert!(callers > 4 || steady.refusals() + steady.timed_out == 0, "{:?}", steady.refused);
+        let used: f64 = world.told.iter().flat_map(|told| told.used.values()).sum();
+        assert!(used >= 0.9 * 7.0 * 27.0, "{callers}: of seven seats for 27 seconds {used} were used: little is idle for it");
+    }
+}
+
+/// Nobody is any heavier than before: two that flood with slow calls, and one that wants less than its third.
+#[test]
+fn promise_5_a_tenant_that_wants_less_than_its_share_is_not_refused_beside_two_that_flood() {
+    let pool = pool(8);
+    let flood = Callers {
+        tenant: "flood",
+        tenants: 2,
+        share: share(&pool),
+        class: Class::Agent,
+        hold: ms(2_500),
+        varies: false,
+        deadline: s(4),
+        patience: s(60),
+        pace: Pace::Callers(60),
+        attempts: 1,
+        pause: ms(100),
+        obeys: true,
+        from: Duration::ZERO,
+        until: FOREVER,
+    };
+    // Of seven seats it wants 1.8; a third of them, and no more, where it wants three.
+    for (pause, wanted, share) in [(ms(166), 1.8, 0.9), (ms(100), 3.0, 0.9 * 7.0 / 9.0)] {
+        let modest = Callers {
+            tenant: "modest",
+            tenants: 1,
+            hold: ms(300),
+            varies: true,
+            deadline: s(2),
+            pace: Pace::Every(pause),
+            ..flood.clone()
+        };
+        let world = World::new(pool, vec![modest, flood.clone()]).measured().play(s(60));
+        let got = world.told[0].goodput(s(3), s(60)) * 0.3;
+        assert!(got >= share * wanted, "{got} seats of {wanted} that it wants: {:?}", world.told[0].refused);
+    }
+}
+
+/// What is left to a tenant that wants nothing any more is given to others.
+#[test]
+fn seats_are_left_to_a_tenant_for_a_second_after_it_wanted_them() {
+    let mut rig = Rig::new(Pool { adaptive: false, ..pool(8) });
+    let mut held = rig.fill("pauses", SLOW, 3);
+    held.extend(rig.fill("other", SLOW, 4));
+    for _ in 0..50 {
+        rig.now += ms(100);
+        assert!(rig.next().is_none());
+    }
+    let waiting = [(); 3].map(|()| rig.waits("other", SLOW));
+    held.drain(..3).for_each(|held| rig.end(held, s(2)));
+    assert!(rig.next().is_none(), "three of seven are the half of the one that pauses");
+    let back = rig.held("pauses", SLOW);
+    rig.end(back, ms(1));
+    let mut granted = Vec::new();
+    for _ in 0..20 {
+        rig.now += ms(100);
+        granted.extend(rig.next().map(|(ticket, _)| ticket));
+    }
+    assert_eq!(granted, waiting);
 }

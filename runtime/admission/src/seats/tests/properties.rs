@@ -165,7 +165,9 @@ impl Model {
         let room = self.seats.room();
         for waiter in &self.waiters {
             let tenant = self.seats.tenants.find(&self.names[waiter.tenant]).expect("it waits");
-            let may = tenant.held < self.limit_of(&tenant.share) && (waiter.class != Class::Control || self.seats.control_has_room());
+            let leaves = tenant.leaves_enough(usize::from(waiter.slow));
+            let may =
+                leaves && tenant.held < self.limit_of(&tenant.share) && (waiter.class != Class::Control || self.seats.control_has_room());
             assert!(!may || !room[usize::from(waiter.slow)], "a seat stays free while a call waits");
         }
         let status = self.seats.status(self.now);
