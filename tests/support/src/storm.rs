@@ -77,10 +77,12 @@ impl Pace {
         let update = format!("UPDATE {table} SET seconds = ");
         Pace { rig, set: Box::new(move |length| observer.execute(&format!("{update}{}", length.as_secs_f64()))) }
     }
-    /// SQLite in a file below this folder. (Where fewer writes wait at once, they wait less.)
+    /// SQLite in a file below this folder. Writes wait half as long as elsewhere, and less where fewer wait at once: each that a caller
+    /// left still takes its turn.
     pub fn sqlite(folder: &Path) -> Pace {
-        let (rig, turnstile) = Rig::sqlite_behind_turnstile(folder, STATEMENT / AT_ONCE);
-        Pace { rig, set: Box::new(move |length| turnstile.turn_every(length / AT_ONCE)) }
+        const TURNS: u32 = AT_ONCE * 2;
+        let (rig, turnstile) = Rig::sqlite_behind_turnstile(folder, STATEMENT / TURNS);
+        Pace { rig, set: Box::new(move |length| turnstile.turn_every(length / TURNS)) }
     }
     /// IBM's driver; a table of this name as with Postgres, read without a lock, which would last as long as the statement.
     pub fn db2(table: &str) -> Pace {
