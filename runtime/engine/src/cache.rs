@@ -4,7 +4,8 @@
 //! 1. All entries together hold at most the server's `cache` bytes, and those of one tenant a part of it ([`kept`]).
 //! 2. A key is the flow's version, the tenant (unless shared), the input and the page: two callers share an entry only where
 //!    they would get the same reply.
-//! 3. One call fills an entry; others wait for it, each to its own deadline. A filler that leaves hands over.
+//! 3. One call fills an entry; others wait for it, each to its own deadline. A filler that leaves, or is refused what is its tenant's
+//!    own, hands over.
 //! 4. Only replies are kept, never refusals.
 
 mod kept;
@@ -119,9 +120,7 @@ impl Cache {
 impl Filler {
     /// Ends the filling: a reply is kept, and those that wait get what came.
     pub(crate) fn fill(self, outcome: &Outcome, fresh: Duration, stale_if_error: Duration, limit: u64) {
-        // Its own time ran out: others may have more.
-        let own_time = matches!(outcome, Outcome::Refused(refusal) if matches!(refusal.code, Code::DeadlineExceeded | Code::WaitTooLong));
-        if own_time {
+        if is_its_own(outcome) {
             return;
         }
         {
@@ -135,12 +134,55 @@ impl Filler {
     }
 }
 
+/// What befell the filler alone: its time ran out, or its tenant has no seat, no memory, or a breaker of its own that is open. Others may
+/// have more.
+fn is_its_own(outcome: &Outcome) -> bool {
+    let Outcome::Refused(refusal) = outcome else { return false };
+    matches!(refusal.code, Code::DeadlineExceeded | Code::WaitTooLong | Code::Overloaded | Code::MemoryFull | Code::BreakerOpen)
+}
+
 impl Drop for Filler {
     fn drop(&mut self) {
         let mut state = self.cache.lock();
         // Another call may fill it by now.
         if state.filling.get(&self.key).is_some_and(|receiver| receiver.same_channel(&self.sender.subscribe())) {
             state.filling.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use spillgate_model::{Code, Refusal};
+
+    use super::{Cache, Claim, Key};
+    use crate::Outcome;
+
+    /// What somebody who waited for another tenant's filling gets when it ends in this.
+    fn waited_for(code: Code) -> Option<Code> {
+        let (cache, key) = (Cache::new(Arc::default()), Key::from(*b"shared"));
+        let Claim::Fill(filler) = cache.claim(&key, &"one".into(), Duration::ZERO) else { panic!("nobody fills it") };
+        let Claim::Wait(filling) = cache.claim(&key, &"two".into(), Duration::ZERO) else { panic!("somebody fills it") };
+        filler.fill(&Outcome::Refused(Box::new(Refusal::new(code, "A test."))), Duration::ZERO, Duration::ZERO, 1 << 20);
+        let is_free = matches!(cache.claim(&key, &"two".into(), Duration::ZERO), Claim::Fill(_));
+        assert!(is_free, "a refusal is kept for nobody");
+        let told = filling.borrow();
+        told.as_ref().map(|outcome| match outcome {
+            Outcome::Refused(refusal) => refusal.code,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn what_is_refused_to_a_filler_alone_is_told_to_nobody_who_waits_for_it() {
+        for own in [Code::DeadlineExceeded, Code::WaitTooLong, Code::Overloaded, Code::MemoryFull, Code::BreakerOpen] {
+            assert_eq!(waited_for(own), None, "{own:?}");
+        }
+        for common in [Code::DatabaseError, Code::DatabaseUnreachable] {
+            assert_eq!(waited_for(common), Some(common));
         }
     }
 }
