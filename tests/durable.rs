@@ -266,25 +266,51 @@ fn promise_1_a_full_queue_refuses_and_says_whose_share_it_is() {
     let queue = "[queue.bookings]\nitems = 3\nmax_item = \"2KiB\"\nbytes = \"8MiB\"\n";
     let server = serve(&ledger, queue_after_server(queue).as_str(), &[]);
     server.operate_lane("bookings", "one", "pause", "");
-    for number in 0..3 {
+    server.operate_lane("bookings", "two", "pause", "");
+    for number in 0..2 {
         accepted(&server, "key-one-1", &format!("F-{number}"));
     }
     let own = book(&server, "key-one-1", "F-3");
     assert_eq!((own.status, own.code().as_str(), own.json()["scope"].as_str()), (429, "queue_full", Some("tenant")), "{own:?}");
-    assert_eq!(own.json()["policy"], serde_json::json!({"name": "queue.items", "limit": 3, "used": 3}));
+    assert_eq!(own.json()["policy"], serde_json::json!({"name": "queue.items.share", "limit": 2, "used": 2}));
     assert!(own.header("retry-after").is_some() && own.json()["retryable"] == true, "{own:?}");
-    let others = book(&server, "key-two-1", "F-4");
+    accepted(&server, "key-two-1", "F-2");
+    let others = book(&server, "key-three-1", "F-4");
     assert_eq!((others.status, others.code().as_str(), others.json()["scope"].as_str()), (503, "queue_full", Some("queue")), "{others:?}");
     let large = book(&server, "key-one-1", &"x".repeat(3_000));
     assert_eq!((large.status, large.code().as_str()), (413, "item_too_large"), "it could never fit: {large:?}");
     assert_eq!(server.get("key-one-1", "/api/count").status, 200, "direct flows are served");
-    server.operate_lane("bookings", "one", "resume", "");
-    server.wait_until_drained("bookings", "one");
+    for tenant in ["one", "two"] {
+        server.operate_lane("bookings", tenant, "resume", "");
+        server.wait_until_drained("bookings", tenant);
+    }
     accepted(&server, "key-one-1", "F-5");
     server.wait_until_drained("bookings", "one");
     let mut booked = ledger.references();
     booked.sort_unstable();
     assert_eq!(booked, ["F-0", "F-1", "F-2", "F-5"], "what was refused was not taken");
+}
+
+#[test]
+fn promise_5_a_tenant_that_fills_a_shared_queue_to_its_last_byte_takes_nothing_from_the_others() {
+    let ledger = Ledger::new();
+    let queue = "[queue.bookings]\nmax_item = \"64KiB\"\nbytes = \"1MiB\"\n";
+    let server = serve(&ledger, queue_after_server(queue).as_str(), &[]);
+    server.operate_lane("bookings", "one", "pause", "");
+    for bytes in [60_000, 6_000, 600, 60, 6] {
+        let refused = (0..40).map(|_| book(&server, "key-one-1", &"x".repeat(bytes))).find(|reply| reply.status != 202);
+        let refused = refused.expect("its part ends");
+        assert_eq!((refused.status, refused.code().as_str()), (429, "queue_full"), "{refused:?}");
+        assert_eq!(
+            (refused.json()["scope"].as_str(), refused.json()["policy"]["name"].as_str()),
+            (Some("tenant"), Some("queue.bytes.share"))
+        );
+    }
+    let first = accepted(&server, "key-two-1", "small");
+    assert_eq!(state_of(&server.ended_job("key-two-1", &first)), "succeeded", "beside a full lane that stands");
+    let large = accepted(&server, "key-two-1", &"y".repeat(60_000));
+    assert_eq!(state_of(&server.ended_job("key-two-1", &large)), "succeeded", "the largest item, too");
+    assert_eq!(book(&server, "key-one-1", "still").status, 429);
 }
 
 /// A queue of a test's own in place of [`QUEUE`]: what `serve` puts first belongs to `[server]`.

@@ -409,26 +409,35 @@ fn d5_shares_that_exceed_the_store_or_the_volume_are_named_with_their_numbers() 
 }
 
 #[test]
-fn d5_a_tenant_that_may_fill_a_queue_of_several_alone_is_noted() {
+fn d5_a_queue_of_several_whose_largest_item_may_not_fit_beside_a_full_lane_is_noted() {
     let with = |agent: &str, trips: &str| {
         let server = SERVER.replace("items = \"unlimited\"", agent).replace("[queue.trips]\n", &format!("[queue.trips]\n{trips}\n"));
         load(&source(&[TAKE]).file("conf/server.toml", server)).notes
     };
-    let said = |notes: &[String]| {
-        notes.iter().any(|note| note.contains("1 of the 2 tenants of the queue trips (agent for one) may fill it alone"))
-    };
-    for (agent, trips, alone) in [
-        ("items = \"unlimited\"", "", true),
-        ("items = 40", "items = 40", true),
-        ("items = 39", "items = 40", false),
-        ("items = 40", "bytes = \"2MiB\"\nmax_item = \"64KiB\"", true),
-        // 30 items of 64KiB at the most are less than 2MiB.
-        ("items = 30", "bytes = \"2MiB\"\nmax_item = \"64KiB\"", false),
+    let said =
+        |notes: &[String]| notes.iter().any(|note| note.contains("of the queue trips one tenant (agent for one) may leave no more than"));
+    for (agent, trips, too_small) in [
+        ("items = \"unlimited\"", "", false),
+        ("items = 40", "bytes = \"2MiB\"\nmax_item = \"256KiB\"", false),
+        ("items = 40", "bytes = \"2MiB\"\nmax_item = \"512KiB\"", true),
+        // 3 items of 512KiB at the most leave as much.
+        ("items = 3", "bytes = \"2MiB\"\nmax_item = \"512KiB\"", false),
         ("items = \"unlimited\"", "items = \"unlimited\"\nbytes = \"unlimited\"", false),
     ] {
         let notes = with(agent, trips);
-        assert_eq!(said(&notes), alone, "{agent}, {trips}: {notes:?}");
+        assert_eq!(said(&notes), too_small, "{agent}, {trips}: {notes:?}");
     }
+}
+
+#[test]
+fn a_queue_is_shared_where_several_tenants_may_call_into_it() {
+    let of = |night: &str| {
+        let server = SERVER.replace("[tenant.night]\n", &format!("[tenant.night]\n{night}\n"));
+        let plan = load(&source(&[TAKE]).file("conf/server.toml", server));
+        (queue(&plan, "trips").shared, queue(&plan, "bookings").shared)
+    };
+    assert_eq!(of(""), (true, false), "no flow uses the other one");
+    assert_eq!(of("flows = []"), (false, false), "one tenant has it for itself");
 }
 
 #[test]

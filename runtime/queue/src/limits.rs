@@ -18,6 +18,8 @@ pub struct QueueLimits {
     pub tenant_bytes: u64,
     /// Bytes of disk that all the tenant's lanes hold: whole extents.
     pub tenant_disk: u64,
+    /// Several tenants use the queue: a lane leaves a part of it to the others.
+    pub shared: bool,
     /// Content bytes of one item.
     pub item_bytes: u64,
     /// Bytes of one kept outcome.
@@ -41,6 +43,9 @@ pub struct Need {
 pub enum WhichLimit {
     QueueItems,
     QueueBytes,
+    /// What a lane may hold of a queue that several tenants use.
+    LaneItems,
+    LaneBytes,
     TenantItems,
     TenantBytes,
     TenantDisk,
@@ -52,6 +57,15 @@ pub enum WhichLimit {
     VolumeFree,
     /// The store does not accept work: see its health.
     NotServing,
+}
+
+impl WhichLimit {
+    pub(crate) fn is_bytes(self) -> bool {
+        matches!(self, WhichLimit::QueueBytes | WhichLimit::LaneBytes | WhichLimit::TenantBytes)
+    }
+    pub(crate) fn is_of_lane(self) -> bool {
+        matches!(self, WhichLimit::LaneItems | WhichLimit::LaneBytes)
+    }
 }
 
 /// There is no room.

@@ -37,6 +37,7 @@ async fn append(store: &Store, lane: &LaneName, claimed: bool) -> Appended {
         tenant_items: no,
         tenant_bytes: no,
         tenant_disk: no,
+        shared: false,
         item_bytes: 1_024,
         outcome_bytes: 1_024,
     };

@@ -182,11 +182,12 @@ pub(crate) fn check(source: &dyn Source, server_file: &Path) -> Result<Plan, Vec
     let tenants = tenant::tenants(&mut checker, &roots, &server, &databases);
     tenant::check_keys(&mut checker, &roots, &server);
     isolation::check_reserved(&mut checker, &roots, &databases, &tenants);
-    let queues = queue::queues(&mut checker, &roots);
+    let mut queues = queue::queues(&mut checker, &roots);
     let world =
         World { databases: &known, tenants: &tenants, queues: &queues, http_hosts: &server.http_hosts, memory: server.memory.value };
     let flows = flow::flows(&mut checker, &roots, &server.flows, &world);
     tenant::check_flows(&mut checker, &tenants, &flows);
+    store::mark_shared(&mut queues, &tenants, &flows);
     let together = store::Together { server: &server, queues: &queues, tenants: &tenants, flows: &flows };
     store::check_together(&mut checker, &roots, &together);
     if !checker.faults.is_empty() {

@@ -60,6 +60,8 @@ fn queue(checker: &mut Checker<'_>, name: &str, table: &Table) -> QueuePlan {
         items: unlimited_count(items),
         bytes: bytes.into_limit(),
         max_item: max_item.into_limit(),
+        // Known when flows and tenants are.
+        shared: false,
         when_full: if table.text("when_full").value == "shed_oldest" { WhenFull::ShedOldest } else { WhenFull::Refuse },
         workers: usize::try_from(workers.value).unwrap_or(1),
         attempts: u32::try_from(attempts.value).unwrap_or(1),

@@ -40,7 +40,7 @@ pub(crate) fn check_together(checker: &mut Checker<'_>, roots: &Roots, all: &Tog
     for tenant in all.tenants {
         tenant_holds_items(checker, roots, all, tenant);
     }
-    shared_queues(checker, roots, all);
+    small_for_several(checker, roots, all);
     if all.flows.iter().any(is_durable) {
         sums(checker, all);
         volume(checker, all.server);
@@ -101,24 +101,36 @@ fn tenant_holds_items(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'
     }
 }
 
-/// A queue that one of its tenants may fill alone: what the others send is refused then.
-fn shared_queues(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'_>) {
-    for (index, queue) in all.queues.iter().enumerate() {
-        let calls_into = |tenant: &&TenantPlan| all.flows.iter().any(|flow| queue_of(flow) == Some(index) && tenant.may_call(&flow.name));
-        let tenants: Vec<&TenantPlan> = all.tenants.iter().filter(calls_into).collect();
-        let fills = |own: u64, whole: u64| whole != u64::MAX && own >= whole;
-        let may_fill = |tenant: &&&TenantPlan| {
-            let (items, bytes) = (tenant.queued.items.value, tenant.queued.bytes.value);
-            fills(items, queue.items.value) || fills(bytes.min(items.saturating_mul(queue.max_item.value)), queue.bytes.value)
+/// Marks the queues that several tenants may use. What one is handed by `emit` counts, too: who emits may call the target.
+pub(crate) fn mark_shared(queues: &mut [QueuePlan], tenants: &[TenantPlan], flows: &[Flow]) {
+    for (index, queue) in queues.iter_mut().enumerate() {
+        queue.shared = users(index, tenants, flows).count() > 1;
+    }
+}
+
+fn users<'a>(queue: usize, tenants: &'a [TenantPlan], flows: &'a [Flow]) -> impl Iterator<Item = &'a TenantPlan> {
+    let calls_into = move |tenant: &&TenantPlan| flows.iter().any(|flow| queue_of(flow) == Some(queue) && tenant.may_call(&flow.name));
+    tenants.iter().filter(calls_into)
+}
+
+/// Of a shared queue a tenant leaves an eighth to the others. A queue where the largest item may not fit into that.
+fn small_for_several(checker: &mut Checker<'_>, roots: &Roots, all: &Together<'_>) {
+    for (index, queue) in all.queues.iter().enumerate().filter(|(_, queue)| queue.shared) {
+        let (bytes, item) = (queue.bytes.value, queue.max_item.value);
+        let leaves_less = |tenant: &&TenantPlan| {
+            let queued = &tenant.queued;
+            let own = queued.bytes.value.min(queued.items.value.min(queue.items.value).saturating_mul(item));
+            own > bytes.saturating_sub(item)
         };
-        let Some(first) = tenants.iter().find(may_fill).filter(|_| tenants.len() > 1) else { continue };
+        let left = bytes.div_ceil(8);
+        let Some(first) = users(index, all.tenants, all.flows).find(leaves_less).filter(|_| left < item) else { continue };
         checker.notes.push(format!(
-            "{}: {} of the {} tenants of the queue {} ({} for one) may fill it alone, and what the others send is refused with queue_full then: set `queued.items` and `queued.bytes` of tenants below `items` and `bytes` of the queue",
+            "{}: of the queue {} one tenant ({} for one) may leave no more than {} to the others, and their items of up to {} may be refused with queue_full then: make `bytes` eight times `max_item`, or set `queued.bytes` of tenants below",
             queue_place(roots, &queue.name).short(),
-            tenants.iter().filter(may_fill).count(),
-            tenants.len(),
             queue.name,
-            first.name
+            first.name,
+            ByteSize(left),
+            ByteSize(item)
         ));
     }
 }

@@ -17,6 +17,8 @@ pub struct QueuePlan {
     pub bytes: Limit<u64>,
     /// Content bytes of one item.
     pub max_item: Limit<u64>,
+    /// Several tenants may call flows that use it: each leaves a part of it to the others.
+    pub shared: bool,
     pub when_full: WhenFull,
     pub workers: usize,
     /// Attempts that count, all together.

@@ -19,6 +19,7 @@ pub(super) fn limits(queue: &QueuePlan, tenant: &QueuedPlan) -> QueueLimits {
         tenant_items: tenant.items.value,
         tenant_bytes: tenant.bytes.value,
         tenant_disk: tenant.disk.value,
+        shared: queue.shared,
         item_bytes: queue.max_item.value,
         outcome_bytes: queue.max_result,
     }
@@ -84,8 +85,9 @@ pub(super) fn without_shedding(store: &Store, queue: &QueuePlan, tenant: &Arc<st
 /// How much of a limit was asked for.
 pub(super) fn asked(which: WhichLimit, items: u64, bytes: u64) -> u64 {
     match which {
-        WhichLimit::QueueItems | WhichLimit::TenantItems => items,
-        WhichLimit::QueueBytes | WhichLimit::TenantBytes | WhichLimit::TenantDisk | WhichLimit::StoreDisk => bytes,
+        WhichLimit::QueueItems | WhichLimit::LaneItems | WhichLimit::TenantItems => items,
+        WhichLimit::QueueBytes | WhichLimit::LaneBytes | WhichLimit::TenantBytes => bytes,
+        WhichLimit::TenantDisk | WhichLimit::StoreDisk => bytes,
         WhichLimit::ItemBytes => u64::MAX,
         WhichLimit::VolumeFree | WhichLimit::NotServing => 0,
     }
@@ -96,6 +98,12 @@ pub(crate) fn refusal(full: &Full) -> Refusal {
     let (code, name, detail) = match full.which {
         WhichLimit::QueueItems => (Code::QueueFull, "queue.items", "The queue holds as many items as it may."),
         WhichLimit::QueueBytes => (Code::QueueFull, "queue.bytes", "The queue holds as many bytes as it may."),
+        WhichLimit::LaneItems => {
+            (Code::QueueFull, "queue.items.share", "This tenant has as many items in the queue as leave a part to others.")
+        }
+        WhichLimit::LaneBytes => {
+            (Code::QueueFull, "queue.bytes.share", "This tenant has as many bytes in the queue as leave a part to others.")
+        }
         WhichLimit::TenantItems => (Code::QueueFull, "tenant.queued.items", "This tenant has as many items waiting as it may."),
         WhichLimit::TenantBytes => (Code::QueueFull, "tenant.queued.bytes", "This tenant has as many bytes waiting as it may."),
         WhichLimit::TenantDisk => (Code::QueueFull, "tenant.queued.disk", "This tenant's work holds as much of the disk as it may."),
@@ -141,6 +149,7 @@ mod tests {
         let told = |refusal: &Refusal| (refusal.code.name(), refusal.status(), refusal.scope.name());
         assert_eq!(told(&full(WhichLimit::QueueItems, true)), ("queue_full", 429, "tenant"));
         assert_eq!(told(&full(WhichLimit::QueueBytes, false)), ("queue_full", 503, "queue"));
+        assert_eq!(told(&full(WhichLimit::LaneBytes, true)), ("queue_full", 429, "tenant"));
         assert_eq!(told(&full(WhichLimit::TenantDisk, false)), ("queue_full", 429, "tenant"));
         assert_eq!(told(&full(WhichLimit::ItemBytes, true)), ("item_too_large", 413, "caller"));
         assert_eq!(told(&full(WhichLimit::StoreDisk, false)), ("store_full", 503, "server"));

@@ -51,6 +51,7 @@ pub(super) fn left_over(name: Arc<str>) -> QueuePlan {
         items: unlimited(),
         bytes: unlimited(),
         max_item: unlimited(),
+        shared: false,
         when_full: WhenFull::Refuse,
         workers: 1,
         attempts: 1,
@@ -231,6 +232,7 @@ impl Ticking {
             tenant_items: queued.items.value,
             tenant_bytes: queued.bytes.value,
             tenant_disk: queued.disk.value,
+            shared: false,
             item_bytes: u64::MAX,
             outcome_bytes: OUTCOME_BYTES,
         };

@@ -189,6 +189,7 @@ fn room(store: &Store, call: &Call, bytes: u64) -> Result<Room, Full> {
         tenant_items: tenant.queued.items.value,
         tenant_bytes: tenant.queued.bytes.value,
         tenant_disk: tenant.queued.disk.value,
+        shared: false,
         item_bytes: ITEM_BYTES,
         outcome_bytes: RESULT_BYTES as u64,
     };

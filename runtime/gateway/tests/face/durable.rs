@@ -127,7 +127,7 @@ async fn a_job_that_waits_can_be_cancelled_and_is_not_executed() {
 async fn e6_twenty_calls_with_one_key_are_one_execution_and_one_job() {
     let (face, ..) = Face::start_durable().await;
     // Those that come before the first is durable each ask for room and memory.
-    face.reload_tenant("items = 3\nmax_item = \"2MiB\"", "items = 30\nmax_item = \"16KiB\"");
+    face.reload_tenant("items = 4\nmax_item = \"2MiB\"", "items = 30\nmax_item = \"16KiB\"");
     let face = std::sync::Arc::new(face);
     let request = order(7, "Idempotency-Key: order-7\r\nPrefer: wait=4\r\n");
     let calls: Vec<_> = (0..20)
@@ -185,7 +185,7 @@ async fn promise_1_a_full_queue_refuses_before_the_body_and_gives_everything_bac
     let before = left(&face);
     let reply = face.send(&head_of_order(20, "")).await;
     let problem = reply.problem(429, "queue_full");
-    assert_eq!(problem["policy"], json!({ "name": "queue.items", "limit": 3, "used": 3 }), "{}", reply.body);
+    assert_eq!(problem["policy"], json!({ "name": "queue.items.share", "limit": 3, "used": 3 }), "{}", reply.body);
     assert!(reply.header("retry-after").is_some());
     assert!(left(&face) >= before, "a refused call costs no rate");
     // The replies before it give their memory back when they are written, which is seen here a moment later.

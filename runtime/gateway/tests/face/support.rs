@@ -61,7 +61,7 @@ rate = { rate = "2/min", burst = 2 }
 in_flight = 1
 flows = ["echo*", "slow", "order"]
 [queue.orders]
-items = 3
+items = 4
 max_item = "2MiB"
 attempts = 1
 workers = 2

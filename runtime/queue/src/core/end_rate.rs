@@ -83,12 +83,13 @@ impl Core {
     /// The same, with when there may be room.
     pub(crate) fn timed(&self, full: Full, lane: usize, need: Need) -> Full {
         let of = &self.lanes[lane];
-        let own = full.own_share || matches!(full.which, WhichLimit::TenantItems | WhichLimit::TenantBytes | WhichLimit::TenantDisk);
+        let of_tenant = matches!(full.which, WhichLimit::TenantItems | WhichLimit::TenantBytes | WhichLimit::TenantDisk);
+        let own = full.own_share || of_tenant;
         let each = (need.bytes / need.items.max(1)).max(1);
         let beyond = |more: u64| full.used.saturating_add(more).saturating_sub(full.limit).max(1);
         let jobs = match full.which {
-            WhichLimit::QueueItems | WhichLimit::TenantItems => beyond(need.items),
-            WhichLimit::QueueBytes | WhichLimit::TenantBytes => beyond(need.bytes).div_ceil(each),
+            WhichLimit::QueueItems | WhichLimit::LaneItems | WhichLimit::TenantItems => beyond(need.items),
+            WhichLimit::QueueBytes | WhichLimit::LaneBytes | WhichLimit::TenantBytes => beyond(need.bytes).div_ceil(each),
             // Disk comes free by the extent: when as many have ended as stand in one.
             WhichLimit::TenantDisk | WhichLimit::StoreDisk => need.bytes.max(EXTENT_BYTES as u64).div_ceil(each),
             WhichLimit::ItemBytes | WhichLimit::VolumeFree | WhichLimit::NotServing => return full,

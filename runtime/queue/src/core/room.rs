@@ -8,6 +8,8 @@
 //! 2. A promise covers the largest item it could become, so no append within its room is refused for want of room.
 //! 3. A need that could never fit is told so (`ItemBytes`), and not to come back.
 //! 4. Being refused changes no count.
+//! 5. Of a queue that several tenants use, a lane holds no more than seven eighths of what the others leave it, or one need: whatever one
+//!    tenant sends, there is room for a tenant that has less. (Dynamic thresholds, Choudhury and Hahne 1998.)
 
 use crate::core::Core;
 use crate::core::lane::{Lane, Promised};
@@ -20,6 +22,8 @@ use crate::status::{Health, LaneName};
 
 /// Bytes of a job's record beside its keys: state, times, attempts, emission.
 const PLAIN_JOB_HEAD_BYTES: usize = 38;
+/// Of what the other lanes of a shared queue leave, a lane leaves this part: an eighth.
+const LEFT_TO_OTHERS: u64 = 8;
 const KEPT_KEY_BYTES: usize = 32 + 6;
 const KEPT_UNIQUE_BYTES: usize = 16 + 6;
 
@@ -88,7 +92,10 @@ impl Core {
         let (queue, tenant) = (&self.queues[&of.name.queue], &self.tenants[&of.name.tenant]);
         let own = (of.unended + of.promised.items, of.bytes + of.promised.bytes);
         let lanes = queue.busy.max(1);
+        let most = self.lane_most(lane, (need.items, need.bytes), limits);
         let checks = [
+            (WhichLimit::LaneItems, most.0, own.0, need.items, u64::MAX),
+            (WhichLimit::LaneBytes, most.1, own.1, need.bytes, u64::MAX),
             (WhichLimit::QueueItems, limits.queue_items, queue.items, need.items, own.0),
             (WhichLimit::QueueBytes, limits.queue_bytes, queue.bytes, need.bytes, own.1),
             (WhichLimit::TenantItems, limits.tenant_items, tenant.items, need.items, u64::MAX),
@@ -96,14 +103,29 @@ impl Core {
         ];
         for (which, limit, used, more, own) in checks {
             let beyond = used.saturating_add(more).saturating_sub(limit);
-            let is_bytes = matches!(which, WhichLimit::QueueBytes | WhichLimit::TenantBytes);
-            let (items, bytes) = if is_bytes { (0, beyond) } else { (beyond, 0) };
+            let to_shed = if which.is_of_lane() { beyond.min(more) } else { beyond };
+            let (items, bytes) = if which.is_bytes() { (0, to_shed) } else { (to_shed, 0) };
             if beyond > 0 && !(need.shed_oldest && self.could_shed(lane, items, bytes)) {
                 // An equal share of the lanes that have something is nobody else's fault.
                 return Err(Full { which, limit, used, own_share: own >= limit / lanes, retry_after: None });
             }
         }
         Ok(())
+    }
+
+    /// Items and bytes that a lane may hold: its part of what others leave it, or this need where that is more.
+    pub(crate) fn lane_most(&self, lane: usize, need: (u64, u64), limits: &QueueLimits) -> (u64, u64) {
+        if !limits.shared {
+            return (u64::MAX, u64::MAX);
+        }
+        let of = &self.lanes[lane];
+        let queue = &self.queues[&of.name.queue];
+        let part = |limit: u64, used: u64, own: u64, need: u64| {
+            let left = limit.saturating_sub(used.saturating_sub(own));
+            (left - left.div_ceil(LEFT_TO_OTHERS)).max(need)
+        };
+        let items = part(limits.queue_items, queue.items, of.unended + of.promised.items, need.0);
+        (items, part(limits.queue_bytes, queue.bytes, of.bytes + of.promised.bytes, need.1))
     }
 
     fn within_disk(&mut self, lane: usize, need: Need, limits: &QueueLimits) -> Result<(), Full> {

@@ -1,6 +1,7 @@
 //! Shedding: the oldest waiting jobs of a lane end to make room for new ones of the same lane.
 //!
-//! Room is given out beyond a limit where as much waits in the lane as it is beyond; before the append, that much is shed.
+//! Room is given out beyond a limit where as much waits in the lane as it is beyond; before the append, that much is shed. Of a lane
+//! that holds its part of a shared queue no more is shed than comes: it does not grow.
 
 use crate::core::end::Ending;
 use crate::core::lane::{Phase, Traits};
@@ -11,13 +12,17 @@ use crate::record::ItemRecord;
 use crate::store::StoreError;
 
 impl Core {
-    /// By how many items and bytes the limits are passed with all the room that was given out.
-    pub(crate) fn beyond(&self, lane: usize, limits: &QueueLimits) -> (u64, u64) {
+    /// By how many items and bytes the limits are passed with all the room that was given out. `comes`: what the room is for, without
+    /// what was shed for it.
+    pub(crate) fn beyond(&self, lane: usize, comes: (u64, u64), room: (u64, u64), limits: &QueueLimits) -> (u64, u64) {
         let of = &self.lanes[lane];
         let (queue, tenant) = (&self.queues[&of.name.queue], &self.tenants[&of.name.tenant]);
         let items = queue.items.saturating_sub(limits.queue_items).max(tenant.items.saturating_sub(limits.tenant_items));
         let bytes = queue.bytes.saturating_sub(limits.queue_bytes).max(tenant.bytes.saturating_sub(limits.tenant_bytes));
-        (items, bytes)
+        let most = self.lane_most(lane, room, limits);
+        let own_items = (of.unended + of.promised.items).saturating_sub(most.0).min(comes.0);
+        let own_bytes = (of.bytes + of.promised.bytes).saturating_sub(most.1).min(comes.1);
+        (items.max(own_items), bytes.max(own_bytes))
     }
 
     /// Whether as much could be shed.

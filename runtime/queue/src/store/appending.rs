@@ -56,10 +56,11 @@ impl Store {
     /// Ends the lane's oldest waiting jobs as far as the room goes beyond a limit.
     async fn shed(&self, room: &Room) -> Result<(), StoreError> {
         let shared = self.shared();
+        let mut comes = (room.items, room.bytes);
         loop {
             let oldest = {
                 let core = shared.core();
-                let beyond = core.beyond(room.index, &room.limits);
+                let beyond = core.beyond(room.index, comes, (room.items, room.bytes), &room.limits);
                 if !room.shed_oldest || beyond == (0, 0) {
                     return Ok(());
                 }
@@ -78,6 +79,7 @@ impl Store {
             let (mut shed, mut last) = (0, 0);
             for id in oldest {
                 let Ok(item) = self.waiting_item(id).await else { continue };
+                comes = (comes.0.saturating_sub(1), comes.1.saturating_sub(item.content.len() as u64));
                 match shared.commanded(|core| core.shed(id, &item)).await {
                     Ok(ticket) => (shed, last) = (shed + 1, ticket),
                     Err(StoreError::WrongState(_) | StoreError::NotFound) => shed += 1,

@@ -43,6 +43,7 @@ const UNLIMITED: QueueLimits = QueueLimits {
     tenant_items: u64::MAX,
     tenant_bytes: u64::MAX,
     tenant_disk: u64::MAX,
+    shared: false,
     item_bytes: u64::MAX,
     outcome_bytes: u64::MAX,
 };

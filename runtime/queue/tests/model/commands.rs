@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spillgate_queue::{
-    Appended, Appending, Emit, End, Full, Hash, JobId, JobState, Need, NewItem, Resolution, Room, StoreError, WhichLimit,
+    Appended, Appending, Emit, End, Full, Hash, JobId, JobState, Need, NewItem, QueueLimits, Resolution, Room, StoreError, WhichLimit,
 };
 
 use crate::book::{Answer, Entry, milliseconds};
@@ -91,6 +91,12 @@ impl Reply {
 
 pub(crate) type Sent = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
+/// What a lane may hold of a shared queue: seven eighths of what the others leave, or this need.
+fn part(limits: &QueueLimits, limit: u64, others: u64, more: u64) -> u64 {
+    let left = limit.saturating_sub(others);
+    if limits.shared { (left - left.div_ceil(8)).max(more) } else { u64::MAX }
+}
+
 impl World {
     /// Asks for room; the answer must be the book's as far as counts go.
     pub(crate) fn reserve(&mut self, lane: usize, items: &[NewItem]) -> Option<Room> {
@@ -106,9 +112,13 @@ impl World {
         };
         let queue = of(&|other| self.book.lanes[other].name.queue == name.queue);
         let tenant = of(&|other| self.book.lanes[other].name.tenant == name.tenant);
+        let own = of(&|other| other == lane);
         let promised = self.promised;
         let limits = self.limits;
+        let part = |limit, used, own, more| part(&limits, limit, used - own, more);
         let checks = [
+            (WhichLimit::LaneItems, part(limits.queue_items, queue.0, own.0, items.len() as u64), own.0, items.len() as u64),
+            (WhichLimit::LaneBytes, part(limits.queue_bytes, queue.1, own.1, bytes as u64), own.1, bytes as u64),
             (WhichLimit::QueueItems, limits.queue_items, queue.0, items.len() as u64),
             (WhichLimit::QueueBytes, limits.queue_bytes, queue.1, bytes as u64),
             (WhichLimit::TenantItems, limits.tenant_items, tenant.0, items.len() as u64),
@@ -124,6 +134,9 @@ impl World {
                     let is_bytes = matches!(which, WhichLimit::QueueBytes | WhichLimit::TenantBytes);
                     let way = if !shed_oldest {
                         0
+                    } else if matches!(which, WhichLimit::LaneItems | WhichLimit::LaneBytes) {
+                        // No more gives way than comes: it may hold more than that from before others came.
+                        u64::MAX
                     } else if is_bytes {
                         own_bytes
                     } else {
@@ -135,7 +148,8 @@ impl World {
             }
             Err(Full { which, limit, used, .. }) => {
                 if let Some((_, ours, counted, more)) = checks.into_iter().find(|(checked, ..)| *checked == which) {
-                    assert_eq!(limit, ours, "{which:?}");
+                    let of_lane = matches!(which, WhichLimit::LaneItems | WhichLimit::LaneBytes);
+                    assert!(limit == ours || promised && of_lane, "{which:?}: {limit}, by the book {ours}");
                     assert!(promised || used == counted, "{which:?}: the store counts {used}, the book {counted}");
                     assert!(used + more > limit, "{which:?} refuses {more} more than {used} of {limit}");
                 }
@@ -253,7 +267,10 @@ impl World {
         };
         let queue = used(&|other| self.book.lanes[other].name.queue == name.queue);
         let tenant = used(&|other| self.book.lanes[other].name.tenant == name.tenant);
-        let had_room = queue.0 <= limits.queue_items
+        let own = used(&|other| other == lane);
+        let had_room = own.0 <= part(&limits, limits.queue_items, queue.0 - own.0, 1)
+            && own.1 <= part(&limits, limits.queue_bytes, queue.1 - own.1, more)
+            && queue.0 <= limits.queue_items
             && queue.1 <= limits.queue_bytes
             && tenant.0 <= limits.tenant_items
             && tenant.1 <= limits.tenant_bytes;

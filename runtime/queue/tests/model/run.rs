@@ -77,6 +77,7 @@ impl World {
             tenant_bytes: if chance.one_in(2) { 500_000 } else { u64::MAX },
             tenant_disk: (8 + chance.below(20)) * EXTENT,
             item_bytes: 200_000,
+            shared: seed % 2 == 1,
             ..UNLIMITED
         };
         let disk_limit = (2 + chance.below(2)) * FILE;

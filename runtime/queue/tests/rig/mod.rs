@@ -60,6 +60,7 @@ pub(crate) const UNLIMITED: QueueLimits = QueueLimits {
     tenant_items: u64::MAX,
     tenant_bytes: u64::MAX,
     tenant_disk: u64::MAX,
+    shared: false,
     item_bytes: u64::MAX,
     outcome_bytes: 256 * 1024,
 };

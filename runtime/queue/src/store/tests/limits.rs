@@ -193,3 +193,63 @@ fn a_full_lane_says_when_it_will_have_room_by_the_pace_of_its_ends() {
     rig.pass(Duration::from_secs(7));
     assert_eq!(full("fast", 1), Duration::from_secs(7), "as slow as it has been quiet");
 }
+
+#[test]
+fn promise_5_no_lane_of_a_shared_queue_leaves_nothing_to_the_others() {
+    let rig = Rig::new(16 * MIB);
+    let limits = QueueLimits { queue_items: 512, queue_bytes: MIB, shared: true, ..UNLIMITED };
+    let fill = |tenant: &str, bytes: usize| {
+        let mut jobs = 0;
+        loop {
+            let need = Need { items: 1, bytes: bytes as u64, shed_oldest: false };
+            match rig.hand.store().reserve(&lane(tenant), need, &limits) {
+                Ok(room) => drop(rig.run(rig.hand.store().append(Appending { room, items: vec![item(vec![1; bytes])] })).expect("room")),
+                Err(full) => return (jobs, full),
+            }
+            jobs += 1;
+        }
+    };
+    // Seven eighths of what the others leave, again and again: each finds room, however many came before.
+    for (tenant, most) in [("a", 448), ("b", 56), ("c", 7), ("d", 1)] {
+        let (jobs, full) = fill(tenant, 1);
+        assert_eq!((jobs, full.which, full.used, full.limit), (most, WhichLimit::LaneItems, most, most), "{tenant}");
+        assert!(full.own_share && full.retry_after.is_some(), "{tenant}: {full:?}");
+    }
+    let (jobs, full) = fill("e", 1);
+    assert_eq!((jobs, full.which, full.own_share), (0, WhichLimit::QueueItems, false), "to the last item");
+    for tenant in ["a", "b", "c", "d"] {
+        rig.run(rig.hand.store().purge(&lane(tenant), true)).expect("it is emptied");
+    }
+    // Bytes as items, also where they are asked for to the last one.
+    for bytes in [100_000, 10_000, 3_000] {
+        fill("a", bytes);
+    }
+    let (_, full) = fill("a", 1_000);
+    assert!(full.which == WhichLimit::LaneBytes && full.used > MIB * 7 / 8 - 1_000 && full.limit == MIB * 7 / 8, "{full:?}");
+    assert!(fill("b", 100_000).0 == 1, "an item of the size of what is left");
+    let alone = QueueLimits { shared: false, ..limits };
+    let room = rig.hand.store().reserve(&lane("a"), Need { items: 1, bytes: 10_000, shed_oldest: false }, &alone);
+    assert!(room.is_ok(), "a queue that one tenant uses is wholly its own");
+}
+
+#[test]
+fn promise_5_a_lane_beyond_its_part_sheds_no_more_than_comes() {
+    let rig = Rig::new(4 * MIB);
+    let limits = QueueLimits { queue_items: 32, shared: true, ..UNLIMITED };
+    let append = |tenant: &str| {
+        let reserved = rig.hand.store().reserve(&lane(tenant), Need { items: 1, bytes: 1, shed_oldest: true }, &limits);
+        let appended = rig.run(rig.hand.store().append(Appending { room: reserved?, items: vec![item("x")] })).expect("there is room");
+        assert!(matches!(appended[0], Appended::New { .. }));
+        Ok::<(), crate::Full>(())
+    };
+    let waiting = |tenant: &str| {
+        let lanes = rig.hand.store().lanes(None);
+        lanes.iter().find(|seen| &*seen.name.tenant == tenant).expect("it is known").waiting
+    };
+    (0..40).for_each(|_| append("a").expect("older ones make way"));
+    assert_eq!(waiting("a"), 28);
+    (0..2).for_each(|_| append("b").expect("an eighth was left"));
+    // Its part is 26 now; what it has stays, and it does not grow.
+    (0..3).for_each(|_| append("a").expect("older ones make way"));
+    assert_eq!((waiting("a"), waiting("b")), (28, 2));
+}
