@@ -22,7 +22,7 @@ use spillgate_model::refusal::BadField;
 use spillgate_model::{Code, Refusal};
 
 use crate::change::{self, Effect};
-use crate::pages::tenants::{self, ExplainedLine, ExplainedPage, Taken, Tenant, Tenants};
+use crate::pages::tenants::{self, Absent, ExplainedLine, ExplainedPage, Taken, Tenant, Tenants};
 use crate::stack::Asked;
 use crate::{State, once_each, query, queues, reply};
 
@@ -37,6 +37,10 @@ pub(crate) async fn one(Shared(state): Shared<Arc<State>>, Path(id): Path<String
     match position(&live, &id) {
         Ok(index) => {
             let page = Tenant::live(&live, index);
+            with_etag(reply::json(&page), &page.etag())
+        }
+        Err(_) if live.overrides.contains_key(&*id) => {
+            let page = absent(&live, &id);
             with_etag(reply::json(&page), &page.etag())
         }
         Err(refusal) => reply::refusal(&refusal, &asked.id),
@@ -100,7 +104,7 @@ pub(crate) async fn put(state: Shared<Arc<State>>, id: Path<String>, headers: He
     change(state, id, &headers, asked, "limit", wanted.map(|wanted| move |_: &Value| wanted)).await
 }
 
-/// `PATCH`: a merge patch (RFC 7396) of the override; `null`: as in the file.
+/// `PATCH`: a merge patch (RFC 7396) of the override; `null`: as in the file. Only a `burst` does not outlive the rate it was written with.
 pub(crate) async fn patch(
     state: Shared<Arc<State>>,
     id: Path<String>,
@@ -139,6 +143,10 @@ fn merge(target: &mut Value, patch: Value) {
         *target = Value::Object(Map::new());
     }
     let Value::Object(entries) = target else { return };
+    // Whoever lowers a rate means to lower it: with the burst of another rate nothing might be limited.
+    if patch.get("rate").is_some_and(Value::is_string) && !patch.contains_key("burst") {
+        entries.remove("burst");
+    }
     for (name, value) in patch {
         match value {
             Value::Null => drop(entries.remove(&name)),
@@ -150,14 +158,14 @@ fn merge(target: &mut Value, patch: Value) {
 /// What a change came to.
 #[derive(Serialize)]
 struct Limited {
-    /// The tenant's page as it is now; of a tenant the plan does not have, nothing.
+    /// The tenant's page as it is now; of a tenant the plan does not have, what is set.
     #[serde(flatten)]
     page: Map<String, Value>,
     /// Why a restart would forget it.
     #[serde(skip_serializing_if = "Option::is_none")]
     forgotten_at_restart: Option<String>,
     #[serde(skip)]
-    etag: Option<String>,
+    etag: String,
 }
 
 /// Changes an override: `wanted` makes the new one of the old one.
@@ -197,13 +205,7 @@ where
         }
     };
     match change::carried_through(&state, &asked, action, subject, work).await {
-        Ok(changed) => {
-            let response = reply::json(&changed);
-            match &changed.value.etag {
-                Some(etag) => with_etag(response, etag),
-                None => response,
-            }
-        }
+        Ok(changed) => with_etag(reply::json(&changed), &changed.value.etag),
         Err(refusal) => reply::refusal(&refusal, &asked.id),
     }
 }
@@ -212,8 +214,7 @@ where
 fn changed(live: &Live, id: &Arc<str>, seen: &str, wanted: impl FnOnce(&Value) -> Value) -> Result<Overrides, Refusal> {
     let etag = match position(live, id) {
         Ok(index) => Tenant::live(live, index).etag(),
-        // Left over from a tenant the plan does not have any more: it can be given up, whatever was seen.
-        Err(_) if live.overrides.contains_key(id) => seen.to_owned(),
+        Err(_) if live.overrides.contains_key(id) => absent(live, id).etag(),
         Err(refusal) => return Err(refusal),
     };
     if seen != "*" && !seen.split(',').any(|seen| seen.trim() == etag) {
@@ -240,14 +241,23 @@ fn set_for(overrides: &Overrides, id: &str) -> Value {
     overrides.get(id).map_or_else(|| json!({}), |set| set.json().clone())
 }
 
-fn page(live: &Live, id: &str) -> (Map<String, Value>, Option<String>) {
-    let Ok(index) = position(live, id) else { return (Map::new(), None) };
-    let page = Tenant::live(live, index);
-    let shown = match serde_json::to_value(&page) {
-        Ok(Value::Object(shown)) => shown,
-        _ => Map::new(),
+fn page(live: &Live, id: &str) -> (Map<String, Value>, String) {
+    let (shown, etag) = match position(live, id) {
+        Ok(index) => {
+            let page = Tenant::live(live, index);
+            (serde_json::to_value(&page), page.etag())
+        }
+        Err(_) => {
+            let page = absent(live, id);
+            (serde_json::to_value(&page), page.etag())
+        }
     };
-    (shown, Some(page.etag()))
+    (shown.ok().and_then(|shown| shown.as_object().cloned()).unwrap_or_default(), etag)
+}
+
+/// What is left over from a tenant the plan does not have any more.
+fn absent<'a>(live: &Live, id: &'a str) -> Absent<'a> {
+    Absent::of(id, live.overrides.get(id).map(|set| &**set))
 }
 
 fn position(live: &Live, id: &str) -> Result<usize, Refusal> {

@@ -134,13 +134,11 @@ pub(crate) fn key_reused(job: JobId) -> Box<Refusal> {
     Refusal::new(Code::KeyReused, format!("This key was used with another input, by job {job}.")).into()
 }
 
-/// Another call has the business key. Whose job it is decides whether it is named.
+/// Another call has the business key, with whatever other values. Whose job it is decides whether it is named.
 pub(crate) fn unique_taken(job: JobId, owner: &str, caller: &str) -> Box<Refusal> {
-    let detail = if owner == caller {
-        format!("Job {job} did this for the same business key, or is about to.")
-    } else {
-        "Another tenant's call did this for the same business key, or is about to.".to_owned()
-    };
+    // The first call's other values are not known here: what is said must be true whether or not they are the same.
+    let whose = if owner == caller { format!("Job {job}") } else { "Another tenant's call".to_owned() };
+    let detail = format!("{whose} has this business key: it did its work, or is about to, with its own values. Your call changed nothing.");
     Refusal::new(Code::ConflictUnique, detail).into()
 }
 

@@ -26,6 +26,7 @@ pub(crate) const ROLL_BACK_PATIENCE: Duration = Duration::from_secs(1);
 
 const WAITING: u8 = Doing::Waiting as u8;
 const CONNECTING: u8 = Doing::Connecting as u8;
+const OPENING: u8 = Doing::Opening as u8;
 const BEGINNING: u8 = Doing::Beginning as u8;
 
 /// What a call is about.
@@ -34,7 +35,9 @@ pub(crate) enum Doing {
     Working,
     /// In line for a seat.
     Waiting,
-    /// A session is being opened for it.
+    /// A session is being opened for it, of a database that answered when it was last asked.
+    Opening,
+    /// The same of one that did not, or has not answered for a while now.
     Connecting,
     /// Its transaction is being begun: in some databases that waits for the writes of others.
     Beginning,
@@ -55,6 +58,7 @@ impl Notes {
     pub(crate) fn doing(&self) -> Doing {
         match self.doing.load(Ordering::Relaxed) {
             WAITING => Doing::Waiting,
+            OPENING => Doing::Opening,
             CONNECTING => Doing::Connecting,
             BEGINNING => Doing::Beginning,
             _ => Doing::Working,

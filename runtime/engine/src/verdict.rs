@@ -108,11 +108,15 @@ pub(crate) fn at_commit(error: DatabaseError) -> Box<Failed> {
 pub(crate) fn too_late(doing: Doing, working: &str) -> Box<Failed> {
     let refusal = match doing {
         Doing::Waiting => Refusal::new(Code::WaitTooLong, "No seat of the database became free before the deadline."),
+        Doing::Opening => {
+            let detail = "The deadline passed while a session of the database was being opened for this call; nothing was sent to it.";
+            Refusal::new(Code::DeadlineExceeded, detail).retry_after(DEFAULT_RETRY_AFTER)
+        }
         Doing::Connecting => Refusal::new(Code::DatabaseUnreachable, "The database did not answer before the deadline."),
         Doing::Beginning | Doing::Working => Refusal::new(Code::DeadlineExceeded, working).retry_after(DEFAULT_RETRY_AFTER),
     };
-    // A transaction that did not even begin waits for others, whatever stands in it.
-    let cause = if doing == Doing::Beginning { Cause::Busy } else { Cause::Said };
+    // A transaction that did not even begin waits for others, whatever stands in it; nor was anything asked without a session.
+    let cause = if matches!(doing, Doing::Beginning | Doing::Opening) { Cause::Busy } else { Cause::Said };
     Box::new(Failed { refusal, again: false, cause })
 }
 

@@ -73,10 +73,32 @@ impl<'a> Tenant<'a> {
     }
     /// Tells this page from any other: what is said of a change must be said of the page that its author saw.
     pub(crate) fn etag(&self) -> String {
-        let page = serde_json::to_vec(self).unwrap_or_default();
-        let digest = Sha256::digest(page);
-        format!("\"{}\"", digest[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        etag(self)
     }
+}
+
+/// What is set for a tenant that the plan does not have: without effect until it comes back.
+#[derive(Serialize)]
+pub(crate) struct Absent<'a> {
+    id: &'a str,
+    /// `{}`: nothing any more.
+    r#override: Value,
+}
+
+impl<'a> Absent<'a> {
+    pub(crate) fn of(id: &'a str, set: Option<&Override>) -> Self {
+        Absent { id, r#override: set.map_or_else(|| json!({}), |set| set.json().clone()) }
+    }
+    /// As of [`Tenant::etag`].
+    pub(crate) fn etag(&self) -> String {
+        etag(self)
+    }
+}
+
+fn etag(page: &impl Serialize) -> String {
+    let page = serde_json::to_vec(page).unwrap_or_default();
+    let digest = Sha256::digest(page);
+    format!("\"{}\"", digest[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
 /// As a file writes it.

@@ -65,6 +65,38 @@ async fn a_change_is_in_force_for_the_next_call_and_goes_into_the_audit() {
 }
 
 #[tokio::test]
+async fn a_burst_does_not_outlive_the_rate_it_was_written_with() {
+    let face = face().await;
+    let rate = || face.engine.live().tenants[0].limits.rate;
+    let wide = json!({ "rate": { "rate": "5/s", "burst": 5_000 }, "repeat_budget": { "rate": "1/s", "burst": 7 } });
+    assert_eq!((face.change("PUT", "*", &wide).await.status, rate().burst), (200, 5_000));
+    let patched = face.change("PATCH", "*", &json!({ "rate": { "rate": "1/s" } })).await;
+    let set = json!({ "rate": { "rate": "1/s" }, "repeat_budget": { "rate": "1/s", "burst": 7 } });
+    assert_eq!((patched.status, &patched.json()["override"]), (200, &set), "{}", patched.body);
+    assert_eq!(rate().burst, 6, "a tenth of the calls of a minute, as in a file");
+    // The same rate with another burst keeps the rate.
+    assert_eq!(face.change("PATCH", "*", &json!({ "rate": { "burst": 3 } })).await.status, 200);
+    assert_eq!((rate().calls, rate().burst), (1, 3));
+}
+
+#[tokio::test]
+async fn what_is_set_for_a_tenant_that_left_is_shown_and_changed_by_its_own_page() {
+    let face = face().await;
+    assert_eq!(face.change("PUT", "*", &json!({ "in_flight": 3 })).await.status, 200);
+    face.without_the_agent();
+    let seen = face.get(AGENT).await;
+    assert_eq!((seen.status, &seen.json()["override"], &seen.json()["id"]), (200, &json!({ "in_flight": 3 }), &json!("agent")));
+    let patched = face.change("PATCH", seen.etag(), &json!({ "weight": 2 })).await;
+    assert_eq!((patched.status, &patched.json()["override"]), (200, &json!({ "in_flight": 3, "weight": 2 })), "{}", patched.body);
+    assert_eq!((&patched.json()["audited"], patched.json().get("limits")), (&json!(true), None), "none of it is in force");
+    assert_eq!(face.change("PATCH", seen.etag(), &json!({ "weight": 3 })).await.code(), "changed_meanwhile");
+    let deleted = face.change("DELETE", patched.etag(), &Value::Null).await;
+    assert_eq!((deleted.status, &deleted.json()["override"]), (200, &json!({})));
+    assert!(face.engine.live().overrides.is_empty());
+    assert_eq!((face.get(AGENT).await.status, face.change("PATCH", "*", &json!({ "weight": 3 })).await.status), (404, 404));
+}
+
+#[tokio::test]
 async fn a_change_of_what_was_changed_meanwhile_is_refused() {
     let face = face().await;
     let etag = face.get(AGENT).await.etag().to_owned();

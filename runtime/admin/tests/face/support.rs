@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use spillgate_admin::{Admin, AuditEntry, Change, Operations, Standing};
 use spillgate_config::source::Memory;
-use spillgate_config::{Fault, load_from};
+use spillgate_config::{Fault, Plan, load_from};
 use spillgate_engine::Engine;
 use spillgate_model::Work;
 use spillgate_queue::LaneName;
@@ -145,17 +145,21 @@ impl Reply {
     }
 }
 
-pub(crate) async fn face() -> Face {
+fn load(server: &str) -> Arc<Plan> {
     let source = Memory::default()
-        .file("/etc/spillgate/server.toml", SERVER)
+        .file("/etc/spillgate/server.toml", server)
         .file("/etc/spillgate/flows/hello.toml", FLOW)
         .variable("ALICE_KEY", "alice-key-1")
         .variable("AGENT_KEY", "agent-key-1");
-    let plan = load_from(&source, Path::new("/etc/spillgate/server.toml")).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    Arc::new(load_from(&source, Path::new("/etc/spillgate/server.toml")).unwrap_or_else(|faults| panic!("{faults:#?}")))
+}
+
+pub(crate) async fn face() -> Face {
+    let plan = load(SERVER);
     let telemetry = Telemetry::start(TelemetryOptions::default()).expect("nothing to start");
     happened::config_started(&telemetry, &plan.version);
     let none = Arc::new(|_: &_| Err("the plan has no database".to_owned()));
-    let engine = Engine::start(Arc::new(plan), none, telemetry.clone(), [7; 32]).expect("the plan can run");
+    let engine = Engine::start(plan, none, telemetry.clone(), [7; 32]).expect("the plan can run");
     let server = Arc::new(Server::default());
     let admin = Admin::new(engine.clone(), telemetry.clone(), server.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
@@ -166,6 +170,11 @@ pub(crate) async fn face() -> Face {
 }
 
 impl Face {
+    /// The tenant is taken out of the files.
+    pub(crate) fn without_the_agent(&self) {
+        let server = SERVER.replace("agent", "other");
+        self.engine.apply(load(&server)).expect("the plan can run");
+    }
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).await.expect("the listener accepts")
     }

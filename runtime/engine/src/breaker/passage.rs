@@ -131,9 +131,9 @@ impl<'a> Passage<'a> {
         let waited = self.notes.map_or(Duration::ZERO, Notes::waited).saturating_sub(self.waited);
         let had = (now - self.began).saturating_sub(waited);
         match self.notes.map_or(Doing::Working, Notes::doing) {
-            Doing::Connecting if had >= self.enough.min(CONNECT_PATIENCE) => Verdict::Database,
+            Doing::Opening | Doing::Connecting if had >= self.enough.min(CONNECT_PATIENCE) => Verdict::Database,
             Doing::Working | Doing::Beginning if had >= self.enough => Verdict::Flow,
-            Doing::Connecting | Doing::Waiting | Doing::Working | Doing::Beginning => Verdict::Nobody,
+            Doing::Opening | Doing::Connecting | Doing::Waiting | Doing::Working | Doing::Beginning => Verdict::Nobody,
         }
     }
 }

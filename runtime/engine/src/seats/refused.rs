@@ -5,6 +5,7 @@ use std::time::Duration;
 use spillgate_admission::seats::{RefusalKind, SeatRefusal};
 use spillgate_model::{Code, Refusal};
 use spillgate_telemetry::SeatRefused;
+use tokio::time::Instant;
 
 use super::{Purpose, Seats};
 use crate::steps::jittered;
@@ -28,8 +29,9 @@ impl Seats {
                 (Code::Overloaded, SeatRefused::Shed, detail)
             }
             RefusalKind::WaitTooLong => {
-                let wait = expected_wait.as_millis();
-                let detail = format!("A seat of the database is expected in about {wait} ms: too late to be done before the deadline.");
+                let (wait, left) = (expected_wait.as_millis(), purpose.deadline.saturating_duration_since(Instant::now()).as_millis());
+                let detail =
+                    format!("A seat of the database is expected in about {wait} ms. {left} ms are left: too few to wait and then be done.");
                 (Code::WaitTooLong, SeatRefused::WaitTooLong, detail)
             }
         };

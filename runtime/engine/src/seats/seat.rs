@@ -7,7 +7,7 @@ use spillgate_admission::seats::{Asking, Class, Held, Share};
 use spillgate_connector::{Access, DatabaseError, Failure, ReadLimits, Session, Statement, Written};
 use spillgate_model::{Rows, Value};
 use spillgate_telemetry::{StatementOutcome, happened};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{FlowSeats, Seats, ending};
 use crate::run::{Doing, Notes};
@@ -103,8 +103,7 @@ impl Seat {
     pub(super) async fn connect(mut self, notes: &Notes) -> Fallible<Seat> {
         let began = Instant::now();
         self.connecting = Some(began);
-        notes.set(Doing::Connecting);
-        let result = self.seats.database.clone().connect(self.access).await;
+        let result = opened(&self.seats, self.access, notes).await;
         notes.set(Doing::Working);
         match result {
             Ok(session) => {
@@ -275,6 +274,18 @@ impl Drop for Seat {
             }
         }
     }
+}
+
+/// A session, with a note of whether the database is known to answer: a deadline that is too short to open one says nothing of it.
+async fn opened(seats: &Seats, access: Access, notes: &Notes) -> Result<Box<dyn Session>, DatabaseError> {
+    let answers = seats.lock().reachable == Some(true);
+    notes.set(if answers { Doing::Opening } else { Doing::Connecting });
+    let mut opening = seats.database.connect(access);
+    if let Ok(result) = timeout(CONNECT_PATIENCE, &mut opening).await {
+        return result;
+    }
+    notes.set(Doing::Connecting);
+    opening.await
 }
 
 fn no_session() -> DatabaseError {

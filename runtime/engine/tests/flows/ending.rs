@@ -7,7 +7,7 @@ use spillgate_engine::Outcome;
 use spillgate_model::Code;
 use tokio::time::timeout;
 
-use crate::support::{ENDLESS, PATIENCE, QUICK, Settings, World, patiently, refusal, until};
+use crate::support::{ENDLESS, PATIENCE, QUICK, Settings, World, patiently, refusal, rows, until};
 
 fn slow(deadline: &str) -> String {
     format!(
@@ -140,6 +140,27 @@ async fn b9_a_database_that_does_not_answer_costs_no_more_than_the_deadline() {
     world.faults.connects_hang.store(false, Ordering::SeqCst);
     tokio::time::sleep(refused.retry_after.expect("it says when")).await;
     assert_eq!(world.rows("quick", "{}").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_deadline_that_is_too_short_to_open_a_session_says_nothing_of_a_database_that_answers() {
+    let hurried = QUICK.replace("quick", "hurried").replace("20s", "100ms");
+    let patient = QUICK.replace("quick", "patient").replace("20s", "1500ms");
+    let settings = Settings { pool: Some("{ max = 8 }\nbreaker = \"off\""), ..Settings::default() };
+    let world = World::with(&settings, &[QUICK, &hurried, &patient]);
+    // The one session there is works; for another call another one is opened.
+    world.faults.reads_wait.store(1, Ordering::SeqCst);
+    let working = world.spawn("quick");
+    until("it works", || world.faults.reads_wait.load(Ordering::SeqCst) == 0).await;
+    world.faults.connects_hang.store(true, Ordering::SeqCst);
+    let late = world.refusal("hurried", "{}").await;
+    assert_eq!((late.code, late.retryable), (Code::DeadlineExceeded, true), "{late}");
+    assert!(late.detail.contains("session") && late.detail.contains("nothing was sent"), "{late}");
+    // What is not answered for a second is out of reach.
+    let late = world.refusal("patient", "{}").await;
+    assert_eq!((late.code, late.retryable), (Code::DatabaseUnreachable, true), "{late}");
+    world.faults.reads_go.notify_waiters();
+    assert_eq!(rows(working.await.expect("no panic")).len(), 1);
 }
 
 #[tokio::test]

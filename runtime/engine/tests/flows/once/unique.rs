@@ -18,6 +18,8 @@ fn a_business_key_is_taken_once_across_tenants() {
     let own = life.refusal(again);
     assert_eq!((own.code, own.status(), own.retryable), (Code::ConflictUnique, 409, false));
     let job = Life::job_in(&own);
+    let said = own.to_string() + own.code.title() + own.code.advice();
+    assert!(said.contains("Your call changed nothing") && !said.contains("already done"), "other values were asked for: {said}");
     // The first job is shown only to its owner.
     let others = life.refusal(again.tenant("two"));
     assert_eq!(others.code, Code::ConflictUnique);
