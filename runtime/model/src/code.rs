@@ -91,7 +91,7 @@ codes! {
     Empty "empty" 404 Caller No "Nothing found" "Check the identifiers you sent; nothing matches them, and the same call will find nothing again.";
     ResultGone "result_gone" 410 Caller No "The result is no longer kept" "Read the data with another flow; the job ended and its result was dropped.";
     ConflictRunning "conflict_running" 409 Caller After "The work still runs" "Wait for retry_after_ms, then ask again with the same key or for the same job; a new key would do the work twice.";
-    ConflictUnique "conflict_unique" 409 Flow No "The business key is taken" "Read the current state: work was done under this business key, or is about to be, with the values of the call that came first. Where yours differ they were not written; do not send them under another business key, for the work would be done twice.";
+    ConflictUnique "conflict_unique" 409 Flow No "The business key is taken" "Read the current state, for the values of the call that came first stand, not yours where they differ; another business key for the same work would do it twice.";
     Expired "expired" 504 Queue No "The item expired before it was done" "Send the work again if it is still wanted; nothing of it was executed.";
     WrongState "wrong_state" 409 Caller No "Its state does not permit this" "Look at its state first; the same request will fail again as long as that is the same.";
     KeyReused "key_reused" 422 Caller No "The key was used with another input" "Send a fresh idempotency key for a different input, or the first input with this key.";
