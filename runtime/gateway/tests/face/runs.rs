@@ -213,6 +213,8 @@ async fn the_gate_asks_in_the_order_of_the_contract() {
     let left = face.tenant("agent", |tenant| tenant.gate.rate_remaining(tenant.limits.rate, face.engine.started().elapsed()));
     assert_eq!(left, 2);
     for _ in 0..2 {
+        // A reply gives its place back a moment after it is seen here.
+        until("the place to be free", || face.tenant("agent", |tenant| tenant.gate.in_flight()) == 0).await;
         assert_eq!(face.get("agent-key", "/api/echo/1").await.status, 200);
     }
     face.send(&head("/api/orders", 20, spent)).await.problem(429, "rate_exceeded");
