@@ -35,7 +35,8 @@ fn hang_ups(rig: &Rig, statement_timeout: &str, is_active: &dyn Fn() -> bool) {
     let (crowd, office) = (crowd.end(), office.end());
     println!("{}: agents {crowd}; office {office}", rig.name);
     assert_eq!(crowd.well(), 0);
-    assert!(crowd.0.iter().filter(|sample| sample.end == End::HungUp).count() > 50, "{crowd}");
+    // Whoever held one of its six seats, and whoever waited in its line.
+    assert!(crowd.0.iter().filter(|sample| sample.end == End::HungUp).count() >= 22, "{crowd}");
     assert_unmoved(&server, &office);
     server.wait_for("end of what they started", |_| (!is_active()).then_some(()));
     server.wait_for("all seats and places back", |server| {
