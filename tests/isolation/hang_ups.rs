@@ -6,7 +6,7 @@ use std::time::Duration;
 use spillgate_test_support::client::get;
 use spillgate_test_support::load::{Agents, End, Pause, address};
 use spillgate_test_support::observer::Observer;
-use spillgate_test_support::rig::{Rig, SLOW};
+use spillgate_test_support::rig::{QUICK, Rig, SLOW};
 
 use crate::beside::assert_unmoved;
 use crate::crowds::interactive;
@@ -22,6 +22,8 @@ fn hang_ups(rig: &Rig, statement_timeout: &str, is_active: &dyn Fn() -> bool) {
     let database = rig.database("main", "pool = { max = 8 }").replace("\"60s\"", &format!("\"{statement_timeout}\""));
     let sections = [database, tenant("agents", "agent", "in_flight = 256"), tenant("office", "interactive", "")];
     let server = serve(&sections, &rig.flows("main"));
+    // It is there before them, as it would be: its connection is open, and its flow known to be quick.
+    (0..3).for_each(|_| assert_eq!(server.get(&key("office"), QUICK).status, 200));
     let office = interactive(&server, "office", 20.0);
     let crowd = Agents {
         address: address(&server.flows),
@@ -45,7 +47,7 @@ fn hang_ups(rig: &Rig, statement_timeout: &str, is_active: &dyn Fn() -> bool) {
         let seats = &page["databases"][0]["seats"];
         (usage["in_flight"]["used"] == 0 && seats["in_use"] == 0 && seats["ending"] == 0 && seats["waiting"] == 0).then_some(())
     });
-    let reply = server.get(&key("office"), "/api/quick");
+    let reply = server.get(&key("office"), QUICK);
     assert_eq!(reply.status, 200, "{reply:?}");
 }
 
