@@ -161,7 +161,7 @@ fn a_pause_outlives_the_loss_of_the_notebook_and_the_loss_of_everything_is_said(
     assert!(readiness["reasons"][0].as_str().is_some_and(|reason| reason.contains("operator state of this store is gone")), "{readiness}");
     let remarks = server.admin_get("operator-key-1", "/admin/v1/config").json()["remarks"].to_string();
     assert!(remarks.contains("paused are served"), "{remarks}");
-    assert!(server.log().contains("operator state of this store is gone"), "{}", server.log());
+    server.wait_for("the log of it", |server| server.log().contains("operator state of this store is gone").then_some(()));
     server.signal("TERM");
     server.ended();
     let server = again(&server);
@@ -198,7 +198,7 @@ fn a_damaged_cursor_key_stops_no_start() {
     let server = again(&server);
     ready(&server);
     assert_eq!(std::fs::read(server.folder.join("data/cursor.key.aside")).expect("kept"), b"short");
-    assert!(server.log().contains("cursor.key does not hold 32 bytes"), "{}", server.log());
+    server.wait_for("the log of it", |server| server.log().contains("cursor.key does not hold 32 bytes").then_some(()));
 }
 
 #[test]
