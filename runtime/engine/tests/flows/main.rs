@@ -9,6 +9,7 @@ mod once;
 mod paging;
 mod reading;
 mod reloading;
+mod retrying;
 mod services;
 mod support;
 mod writing;
